@@ -1,0 +1,105 @@
+"""Where messages go: plain lines or JSON on standard error, and plain lines appended to the run's own log.
+
+The library logs through `logging`; only the command configures it, here. Everything is UTF-8 whatever the locale says,
+and a stream that cannot take a line never ends a run. No message holds a text of the input.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LogFormat = Literal["plain", "json"]
+ROOT = "batchzs"
+
+
+def fields(event: str, **values: Any) -> dict[str, Any]:
+    """Say what a message is about, for readers of JSON: pass it as `extra` to a logger.
+
+    >>> fields("shard_published", shard=3)
+    {'batchzs_event': 'shard_published', 'batchzs_fields': {'shard': 3}}
+    """
+    return {"batchzs_event": event, "batchzs_fields": values}
+
+
+def open_standard_streams() -> None:
+    """Make standard streams safe to use: closed ones lead nowhere, open ones take any character.
+
+    A closed descriptor would be given to the next file that is opened, and a stray print would then land in it.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor, which is this one
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def log_to_stream(stream: TextIO | None, log_format: LogFormat) -> None:
+    """Send messages of batchzs to a stream (None: nowhere), and keep other libraries' out unless they are errors."""
+    logger = logging.getLogger(ROOT)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    handler = logging.NullHandler() if stream is None else _StreamHandler(stream)
+    handler.setFormatter(_JsonFormatter() if log_format == "json" else _PlainFormatter())
+    logger.addHandler(handler)
+
+
+def log_to_file(path: Path) -> None:
+    """Append messages to the run's log as well."""
+    handler = logging.FileHandler(path, mode="a", encoding="utf-8", errors="backslashreplace")
+    handler.setFormatter(_PlainFormatter())
+    logging.getLogger(ROOT).addHandler(handler)
+
+
+class _StreamHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to a terminal below a progress bar without tearing it, and anywhere else as they are."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from tqdm import tqdm
+
+        try:
+            with tqdm.external_write_mode(self.stream):
+                self.stream.write(self.format(record) + "\n")
+                self.stream.flush()
+        except (OSError, ValueError):
+            pass  # a closed pipe or a closed stream: the run matters more than this line
+
+
+class _PlainFormatter(logging.Formatter):
+    """2026-11-30 03:00:00 message, with the level where it is not an ordinary one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        when = datetime.fromtimestamp(record.created).astimezone()
+        text = f"{when:%Y-%m-%d %H:%M:%S} {level}{record.getMessage()}"
+        return text if record.exc_info is None else f"{text}\n{self.formatException(record.exc_info)}"
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, event, message, and the event's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": getattr(record, "batchzs_event", "message"),
+            "message": record.getMessage(),
+            **getattr(record, "batchzs_fields", {}),
+        }
+        if record.exc_info is not None:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=str)

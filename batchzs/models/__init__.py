@@ -1,0 +1,1 @@
+"""Find a checkpoint, read what it says of itself, load it, and run it."""

@@ -1,0 +1,190 @@
+"""What a checkpoint directory says of itself, read without torch and refused with a plain message where it is unfit.
+
+Understands the two layouts that StructBERT and BERT come in: ModelScope's (`pytorch_model.bin`, `vocab.txt`) and
+transformers' (`model.safetensors` or `pytorch_model.bin`, `vocab.txt` or `tokenizer.json`). Nothing in a model
+directory is ever executed. Loading the weights is the business of `batchzs.models.weights`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from batchzs.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SUPPORTED_MODEL_TYPES = ("structbert", "bert")
+SUPPORTED_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+_TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+_WEIGHT_FILES: Mapping[str, tuple[str, ...]] = {
+    # Each family's own tool prefers its own file; so do we, so that both are given the same weights.
+    "structbert": ("pytorch_model.bin", "model.safetensors"),
+    "bert": ("model.safetensors", "pytorch_model.bin"),
+}
+
+Activation = Literal["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """The encoder's sizes, named as in config.json."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    type_vocab_size: int
+    layer_norm_eps: float
+    hidden_act: Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint on disk: where its parts lie and what its config says."""
+
+    directory: Path
+    model_type: str
+    encoder: EncoderConfig
+    id2label: dict[int, str]
+    prefix: str  # of the encoder's keys in the state dict, with its dot
+    weights_path: Path
+    tokenizer_paths: tuple[Path, ...]
+
+    @property
+    def is_structbert(self) -> bool:
+        """Whether ModelScope's own pipeline would take this checkpoint for StructBERT."""
+        return self.model_type == "structbert"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files whose bytes decide scores: weights, configuration, tokenizer."""
+        return (self.weights_path, self.directory / "config.json", *self.tokenizer_paths)
+
+
+def read_checkpoint(directory: Path) -> Checkpoint:
+    """Read a checkpoint directory's configuration and see that its files are there.
+
+    Raises:
+        ModelError: the directory or one of its files is missing, or the configuration describes a network that
+            batchzs does not run.
+    """
+    if not directory.is_dir():
+        raise ModelError(f"{directory}: no such model directory (model.path in the job)")
+    config = _read_json(directory / "config.json")
+    model_type = config.get("model_type")
+    if model_type not in SUPPORTED_MODEL_TYPES:
+        raise ModelError(
+            f"{directory / 'config.json'}: model_type is {model_type!r}, expected one of "
+            f"{', '.join(SUPPORTED_MODEL_TYPES)}: other architectures are not built yet"
+        )
+    return Checkpoint(
+        directory=directory,
+        model_type=model_type,
+        encoder=_encoder_config(config, directory / "config.json"),
+        id2label=_id2label(config, directory / "config.json"),
+        prefix=f"{config.get('base_model_prefix') or 'bert'}.",
+        weights_path=_weights_path(directory, model_type),
+        tokenizer_paths=_tokenizer_paths(directory),
+    )
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as exc:
+        raise ModelError(f"{path}: cannot be read: {exc.strerror}") from exc
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError as exc:
+        raise ModelError(f"{path.parent}: has no {path.name}: a checkpoint directory needs one") from exc
+    except OSError as exc:
+        raise ModelError(f"{path}: cannot be read: {exc.strerror}") from exc
+    except ValueError as exc:  # bad JSON or bad UTF-8
+        raise ModelError(f"{path}: is not JSON ({exc}): the file is damaged or incomplete") from exc
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: found {type(content).__name__} at the top, expected a JSON object")
+    return content
+
+
+def _encoder_config(config: Mapping[str, Any], path: Path) -> EncoderConfig:
+    position_type = config.get("position_embedding_type", "absolute")
+    if position_type != "absolute":
+        raise ModelError(f"{path}: position_embedding_type is {position_type!r}, only 'absolute' is built")
+    activation = config.get("hidden_act", "gelu")
+    if activation not in SUPPORTED_ACTIVATIONS:
+        raise ModelError(f"{path}: hidden_act is {activation!r}, expected one of {', '.join(SUPPORTED_ACTIVATIONS)}")
+    # The defaults are BERT's own, which its configuration files may leave out.
+    encoder = EncoderConfig(
+        vocab_size=_positive(config, "vocab_size", 30522, path),
+        hidden_size=_positive(config, "hidden_size", 768, path),
+        num_hidden_layers=_positive(config, "num_hidden_layers", 12, path),
+        num_attention_heads=_positive(config, "num_attention_heads", 12, path),
+        intermediate_size=_positive(config, "intermediate_size", 3072, path),
+        max_position_embeddings=_positive(config, "max_position_embeddings", 512, path),
+        type_vocab_size=_positive(config, "type_vocab_size", 2, path),
+        layer_norm_eps=_small(config, "layer_norm_eps", 1e-12, path),
+        hidden_act=activation,
+    )
+    if encoder.hidden_size % encoder.num_attention_heads:
+        raise ModelError(
+            f"{path}: hidden_size {encoder.hidden_size} is no multiple of num_attention_heads "
+            f"{encoder.num_attention_heads}"
+        )
+    return encoder
+
+
+def _positive(config: Mapping[str, Any], key: str, default: int, path: Path) -> int:
+    value = config.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ModelError(f"{path}: {key} is {value!r}, expected a whole number of at least 1")
+    return value
+
+
+def _small(config: Mapping[str, Any], key: str, default: float, path: Path) -> float:
+    value = config.get(key, default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
+        raise ModelError(f"{path}: {key} is {value!r}, expected a number between 0 and 1")
+    return float(value)
+
+
+def _id2label(config: Mapping[str, Any], path: Path) -> dict[int, str]:
+    key = "id2label" if config.get("id2label") is not None else "label2id"
+    names = config.get(key) or {}
+    try:
+        pairs = names.items() if key == "id2label" else [(index, name) for name, index in names.items()]
+        return {int(index): str(name) for index, name in pairs}
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise ModelError(f"{path}: {key} is {names!r}, expected class names with their indices") from exc
+
+
+def _weights_path(directory: Path, model_type: str) -> Path:
+    names = _WEIGHT_FILES[model_type]
+    for name in names:
+        if (directory / name).is_file():
+            return directory / name
+    if sharded := sorted(directory.glob("*.index.json")):
+        raise ModelError(f"{sharded[0]}: weights in several files are not built; save them as one {names[0]}")
+    raise ModelError(f"{directory}: has neither {' nor '.join(names)}: the checkpoint is incomplete")
+
+
+def _tokenizer_paths(directory: Path) -> tuple[Path, ...]:
+    paths = tuple(directory / name for name in _TOKENIZER_FILES if (directory / name).is_file())
+    if not any(path.name in ("vocab.txt", "tokenizer.json") for path in paths):
+        raise ModelError(f"{directory}: has neither vocab.txt nor tokenizer.json: the checkpoint is incomplete")
+    return paths

@@ -1,0 +1,106 @@
+"""A job's model as far as it is known without loading weights: its files, their digests, its tokenizer.
+
+Digests are taken once and trusted again while a file's size and time stay, so that a finished or resumed run does not
+read the weights to find that they are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchzs.errors import ModelError, UsageError
+from batchzs.models.checkpoint import Checkpoint, file_digest, read_checkpoint
+from batchzs.models.classes import ClassIndices, StatedIndices, resolve_classes
+from batchzs.models.hub import locate_model
+from batchzs.models.tokenizer import CheckpointTokenizer, load_tokenizer
+from batchzs.pairs import check_hypotheses_fit
+from batchzs.records import ModelFile, ModelRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from batchzs.job import JobConfig, ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedModel:
+    """A checkpoint whose configuration and tokenizer were read, and whose files' digests are known."""
+
+    config: ModelConfig
+    checkpoint: Checkpoint
+    tokenizer: CheckpointTokenizer
+    files: tuple[ModelFile, ...]
+
+    @property
+    def stated(self) -> StatedIndices:
+        """What the job says of the classes."""
+        return StatedIndices(self.config.entailment_id, self.config.contradiction_id)
+
+    def classes(self, num_classes: int) -> ClassIndices:
+        """Settle which class is entailment, for a head of so many classes; see `resolve_classes`."""
+        return resolve_classes(
+            is_structbert=self.checkpoint.is_structbert,
+            id2label=self.checkpoint.id2label,
+            num_classes=num_classes,
+            stated=self.stated,
+        )
+
+    def record(self, num_classes: int) -> ModelRecord:
+        """What the run's record keeps of the model."""
+        classes = self.classes(num_classes)
+        return ModelRecord(
+            directory=str(self.checkpoint.directory),
+            hub_id=self.config.id,
+            revision=self.config.revision,
+            files=self.files,
+            num_classes=num_classes,
+            entailment_id=classes.entailment,
+            contradiction_id=classes.contradiction,
+            neutral_id=classes.neutral,
+        )
+
+
+def open_model(job: JobConfig, known: ModelRecord | None, *, offline: bool) -> OpenedModel:
+    """Find the job's model and read all of it but the weights, and see that the job's labels fit it.
+
+    Args:
+        job: the job.
+        known: the model as an earlier attempt recorded it: where it lies, and digests that may still hold.
+        offline: forbid any connection.
+
+    Raises:
+        ModelError: the model is missing or unfit.
+        UsageError: the job's max_length or one of its hypotheses does not fit the model.
+    """
+    directory = _known_directory(job.model, known) or locate_model(job.model, offline=offline)
+    checkpoint = read_checkpoint(directory)
+    limit = checkpoint.encoder.max_position_embeddings
+    if job.engine.max_length > limit:
+        raise UsageError(f"engine.max_length is {job.engine.max_length}, but the model takes at most {limit} tokens")
+    tokenizer = load_tokenizer(checkpoint)
+    hypotheses = tokenizer.encode([label.hypothesis for label in job.labels])
+    check_hypotheses_fit(hypotheses, [label.name for label in job.labels], job.engine.max_length)
+    return OpenedModel(job.model, checkpoint, tokenizer, _digest_files(checkpoint, known.files if known else ()))
+
+
+def _known_directory(config: ModelConfig, known: ModelRecord | None) -> Path | None:
+    """Where an earlier attempt found the same hub model, if it is still there: then the hub is not even asked."""
+    if known is None or config.id is None or (known.hub_id, known.revision) != (config.id, config.revision):
+        return None
+    directory = Path(known.directory)
+    return directory if directory.is_dir() else None
+
+
+def _digest_files(checkpoint: Checkpoint, known: Sequence[ModelFile]) -> tuple[ModelFile, ...]:
+    trusted = {(file.name, file.size_bytes, file.mtime_ns): file.sha256 for file in known}
+    files = []
+    for path in checkpoint.files:
+        try:
+            status = path.stat()
+        except OSError as exc:
+            raise ModelError(f"{path}: cannot be read: {exc.strerror}") from exc
+        digest = trusted.get((path.name, status.st_size, status.st_mtime_ns)) or file_digest(path)
+        files.append(ModelFile(name=path.name, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sha256=digest))
+    return tuple(files)

@@ -1,0 +1,136 @@
+"""The checkpoint's own tokenizer, through the `tokenizers` library alone.
+
+`vocab.txt` is read as BERT's WordPiece vocabulary, which is what ModelScope does; without one, `tokenizer.json` is
+taken as it is. Texts are tokenised without special tokens, but a text that spells one out, such as "[SEP]", gets that
+token, as in ModelScope and transformers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tokenizers import Tokenizer
+from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
+
+from batchzs.errors import ModelError
+from batchzs.pairs import TokenLists
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from batchzs.models.checkpoint import Checkpoint
+
+#: Texts handed to the tokenizer at once: enough for all its threads, few enough that its working objects, much larger
+#: than the ids, stay small beside a shard.
+TEXTS_PER_CALL = 2048
+_SPECIAL_TOKENS = {"unk_token": "[UNK]", "sep_token": "[SEP]", "cls_token": "[CLS]"}
+
+
+class CheckpointTokenizer:
+    """A checkpoint's tokenizer: texts in, token ids out."""
+
+    def __init__(self, tokenizer: Tokenizer, cls_id: int, sep_id: int) -> None:
+        self._tokenizer = tokenizer
+        self.cls_id = cls_id
+        self.sep_id = sep_id
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the largest id that can come out."""
+        return max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+
+    def encode(self, texts: Sequence[str]) -> TokenLists:
+        """Tokenise each text whole, without special tokens.
+
+        A lone surrogate, which is no character and which UTF-8 cannot hold, counts as unknown: it becomes U+FFFD.
+        """
+        lists: list[list[int]] = []
+        for start in range(0, len(texts), TEXTS_PER_CALL):
+            chunk = [_without_surrogates(text) for text in texts[start : start + TEXTS_PER_CALL]]
+            lists.extend(e.ids for e in self._tokenizer.encode_batch_fast(chunk, add_special_tokens=False))
+        return TokenLists.from_lists(lists)
+
+
+def load_tokenizer(checkpoint: Checkpoint) -> CheckpointTokenizer:
+    """Build the tokenizer of a checkpoint.
+
+    Raises:
+        ModelError: the vocabulary is damaged, or lacks [CLS], [SEP] or [UNK].
+    """
+    paths = {path.name: path for path in checkpoint.tokenizer_paths}
+    settings = _read_settings(paths["tokenizer_config.json"]) if "tokenizer_config.json" in paths else {}
+    special = {key: _token_text(settings.get(key), usual) for key, usual in _SPECIAL_TOKENS.items()}
+    if "vocab.txt" in paths:
+        source = paths["vocab.txt"]
+        tokenizer = _from_vocabulary(source, settings, special)
+    else:
+        source = paths["tokenizer.json"]
+        try:
+            tokenizer = Tokenizer.from_str(source.read_text(encoding="utf-8"))
+        except Exception as exc:  # tokenizers raises bare Exception for a file that it cannot parse
+            raise ModelError(f"{source}: is no tokenizer file: {exc}") from exc
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+    ids = {}
+    for token in special.values():
+        token_id = tokenizer.token_to_id(token)
+        if token_id is None:
+            raise ModelError(f"{source}: has no {token}: this is no vocabulary of a BERT checkpoint")
+        ids[token] = token_id
+    result = CheckpointTokenizer(tokenizer, ids[special["cls_token"]], ids[special["sep_token"]])
+    if result.vocab_size > checkpoint.encoder.vocab_size:
+        raise ModelError(
+            f"{source}: holds {result.vocab_size} tokens, but config.json says vocab_size "
+            f"{checkpoint.encoder.vocab_size}: the files belong to different checkpoints"
+        )
+    return result
+
+
+def _read_settings(path: Path) -> dict[str, object]:
+    try:
+        settings = json.loads(path.read_bytes())
+    except (OSError, ValueError) as exc:
+        raise ModelError(f"{path}: cannot be read as JSON: {exc}") from exc
+    if not isinstance(settings, dict):
+        raise ModelError(f"{path}: found {type(settings).__name__} at the top, expected a JSON object")
+    return settings
+
+
+def _from_vocabulary(path: Path, settings: dict[str, object], special: dict[str, str]) -> Tokenizer:
+    # Lines end in \n or \r\n and nothing else: U+2028 and its like are tokens in real vocabularies.
+    lines = path.read_bytes().decode("utf-8", errors="surrogateescape").replace("\r\n", "\n").split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    vocab = {_without_surrogates(line): index for index, line in enumerate(lines)}
+    lowercase = settings.get("do_lower_case", True) is not False
+    strip_accents = settings.get("strip_accents")
+    for token in special.values():  # without them the tokenizer refuses to be built, in words of its own
+        if token not in vocab:
+            raise ModelError(f"{path}: has no {token}: this is no vocabulary of a BERT checkpoint")
+    wordpiece = BertWordPieceTokenizer(
+        vocab=vocab,
+        unk_token=special["unk_token"],
+        sep_token=special["sep_token"],
+        cls_token=special["cls_token"],
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True) is not False,
+        strip_accents=strip_accents if isinstance(strip_accents, bool) else None,
+        lowercase=lowercase,
+    )
+    return Tokenizer.from_str(wordpiece.to_str())
+
+
+def _token_text(value: object, usual: str) -> str:
+    """A special token's text: plain, or under "content" as transformers also writes it."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else usual
+
+
+def _without_surrogates(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    return text

@@ -1,0 +1,195 @@
+"""Texts and hypotheses to token ids, each tokenised once, and pairs put together from them as integer arrays.
+
+N texts and L labels take N + L tokenisations, not N x L; a pair is [CLS] text [SEP] hypothesis [SEP], assembled by
+NumPy without a loop over tokens. Only the text is ever cut: a hypothesis that lost its end would ask another question.
+
+The tokenizer sees each text whole. Cutting characters first would be faster for huge texts, and wrong: a million
+spaces followed by two characters are two tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from batchzs.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: [CLS], and [SEP] after the text and after the hypothesis.
+NUM_SPECIAL_TOKENS = 3
+#: A hypothesis must leave the text at least this many tokens, or the answer would say little about the text.
+MIN_TEXT_TOKENS = 16
+
+Truncate = Literal["head", "head_tail"]
+
+
+class TextTokenizer(Protocol):
+    """What turns texts into ids: a real checkpoint's tokenizer or a test's."""
+
+    cls_id: int
+    sep_id: int
+
+    def encode(self, texts: Sequence[str]) -> TokenLists:
+        """Tokenise each text whole, without special tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLists:
+    """Token ids of many texts in one flat array.
+
+    ids: (tokens,) int32; offsets: (texts + 1,) int64, text i has ids[offsets[i]:offsets[i + 1]].
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(texts,) int64, tokens of each text."""
+        return np.diff(self.offsets)
+
+    @staticmethod
+    def from_lists(lists: Sequence[Sequence[int]]) -> TokenLists:
+        """Flatten one list of ids a text.
+
+        >>> TokenLists.from_lists([[5, 6], [], [7]]).offsets.tolist()
+        [0, 2, 2, 3]
+        """
+        offsets = np.zeros(len(lists) + 1, dtype=np.int64)
+        np.cumsum([len(ids) for ids in lists], out=offsets[1:])
+        ids = np.fromiter((token for ids in lists for token in ids), dtype=np.int32, count=int(offsets[-1]))
+        return TokenLists(ids, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPairs:
+    """A batch of pairs without padding, one after the other.
+
+    input_ids, token_type_ids: (tokens,) int64; lengths: (pairs,) int64, tokens of each pair, special ones included.
+    """
+
+    input_ids: np.ndarray
+    token_type_ids: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def num_tokens(self) -> int:
+        """Real tokens over all pairs."""
+        return len(self.input_ids)
+
+    @property
+    def shape(self) -> str:
+        """The batch's shape for a log line."""
+        longest = int(self.lengths.max()) if len(self.lengths) else 0
+        return f"{len(self.lengths)} pairs x {longest} tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class PairAssembler:
+    """Puts pairs of tokenised texts and hypotheses together, cutting texts to fit `max_length`."""
+
+    texts: TokenLists
+    hypotheses: TokenLists
+    cls_id: int
+    sep_id: int
+    max_length: int
+    truncate: Truncate
+
+    def text_lengths(self, text_ids: np.ndarray, label_ids: np.ndarray) -> np.ndarray:
+        """(pairs,) int64: how many of its text's tokens each pair keeps."""
+        room = self.max_length - NUM_SPECIAL_TOKENS - self.hypotheses.lengths[label_ids]
+        kept: np.ndarray = np.minimum(self.texts.lengths[text_ids], room)
+        return kept
+
+    def pair_lengths(self, text_ids: np.ndarray, label_ids: np.ndarray) -> np.ndarray:
+        """(pairs,) int64: tokens of each pair, special ones included."""
+        kept = self.text_lengths(text_ids, label_ids)
+        lengths: np.ndarray = kept + self.hypotheses.lengths[label_ids] + NUM_SPECIAL_TOKENS
+        return lengths
+
+    def truncated_texts(self) -> np.ndarray:
+        """(texts,) bool: whether the longest hypothesis leaves too little room for all of the text."""
+        room = self.max_length - NUM_SPECIAL_TOKENS - int(self.hypotheses.lengths.max())
+        return self.texts.lengths > room
+
+    def assemble(self, text_ids: np.ndarray, label_ids: np.ndarray) -> PackedPairs:
+        """Build the token arrays of some pairs.
+
+        Args:
+            text_ids: (pairs,) indices into `texts`.
+            label_ids: (pairs,) indices into `hypotheses`.
+
+        Returns:
+            The pairs in the order asked for.
+        """
+        kept = self.text_lengths(text_ids, label_ids)
+        hypothesis = self.hypotheses.lengths[label_ids]
+        lengths = kept + hypothesis + NUM_SPECIAL_TOKENS
+        starts = np.cumsum(lengths) - lengths
+        input_ids = np.full(int(lengths.sum()), self.sep_id, dtype=np.int64)
+        input_ids[starts] = self.cls_id
+        _place_runs(input_ids, starts + 1, kept, self._text_sources(text_ids, kept), self.texts.ids)
+        second = starts + 1 + kept + 1
+        _place_runs(
+            input_ids,
+            second,
+            hypothesis,
+            _run_indices(self.hypotheses.offsets[label_ids], hypothesis),
+            self.hypotheses.ids,
+        )
+        token_type_ids = np.zeros(len(input_ids), dtype=np.int64)
+        token_type_ids[_run_indices(second, hypothesis + 1)] = 1
+        return PackedPairs(input_ids, token_type_ids, lengths)
+
+    def _text_sources(self, text_ids: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        """Where in `texts.ids` each kept token lies; with head_tail the middle of a cut text is skipped."""
+        sources = _run_indices(self.texts.offsets[text_ids], kept)
+        if self.truncate == "head_tail":
+            num_cut = self.texts.lengths[text_ids] - kept
+            num_head = np.where(num_cut > 0, (kept + 1) // 2, kept)
+            sources += np.repeat(num_cut, kept) * (_run_indices(np.zeros_like(kept), kept) >= np.repeat(num_head, kept))
+        return sources
+
+
+def _run_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Concatenate start, start + 1, ..., start + length - 1 over all runs.
+
+    >>> _run_indices(np.array([10, 50]), np.array([2, 3])).tolist()
+    [10, 11, 50, 51, 52]
+    """
+    before = np.cumsum(lengths) - lengths
+    indices: np.ndarray = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    return indices
+
+
+def _place_runs(
+    target: np.ndarray, starts: np.ndarray, lengths: np.ndarray, sources: np.ndarray, values: np.ndarray
+) -> None:
+    target[_run_indices(starts, lengths)] = values[sources]
+
+
+def check_hypotheses_fit(hypotheses: TokenLists, names: Sequence[str], max_length: int) -> None:
+    """Refuse labels whose hypothesis leaves a text less than `MIN_TEXT_TOKENS` tokens.
+
+    Args:
+        hypotheses: each label's hypothesis, tokenised.
+        names: the labels' names, in the same order.
+        max_length: tokens of a pair at most, special ones included.
+
+    Raises:
+        UsageError: naming each such label and what would fit.
+    """
+    room = max_length - NUM_SPECIAL_TOKENS - MIN_TEXT_TOKENS
+    lines = [
+        f"label {name!r}: its hypothesis has {length} tokens, which leaves a text fewer than {MIN_TEXT_TOKENS} "
+        f"of the {max_length} that engine.max_length allows: shorten it to {max(room, 0)} tokens or raise "
+        "engine.max_length"
+        for name, length in zip(names, hypotheses.lengths.tolist(), strict=True)
+        if length > room
+    ]
+    if lines:
+        raise UsageError("\n".join(lines))

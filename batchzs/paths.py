@@ -1,0 +1,91 @@
+"""Every name that a run has on disk.
+
+`scores/` holds whole Parquet shards and nothing else, so that any tool opens it at any moment; everything else,
+temporary files included, lies in `state/`. `_SUCCESS` is there when every shard is, and only then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """The names below one output directory."""
+
+    output: Path
+
+    @property
+    def scores(self) -> Path:
+        """The folder of Parquet shards."""
+        return self.output / "scores"
+
+    @property
+    def success(self) -> Path:
+        """The empty file that says that every shard is there."""
+        return self.output / "_SUCCESS"
+
+    @property
+    def state(self) -> Path:
+        """The folder of everything else."""
+        return self.output / "state"
+
+    @property
+    def run_record(self) -> Path:
+        """What the run is: job, fingerprint, resolved settings, model."""
+        return self.state / "run.json"
+
+    @property
+    def inputs(self) -> Path:
+        """The frozen list of input files."""
+        return self.state / "inputs.json"
+
+    @property
+    def summary(self) -> Path:
+        """Every number of the closing summary."""
+        return self.state / "summary.json"
+
+    @property
+    def log(self) -> Path:
+        """The run log; every attempt appends."""
+        return self.state / "run.log"
+
+    @property
+    def attempt(self) -> Path:
+        """The number of the last attempt that scored."""
+        return self.state / "attempt"
+
+    @property
+    def lock(self) -> Path:
+        """The file whose kernel lock keeps a second run out."""
+        return self.state / "run.lock"
+
+    @property
+    def shard_records(self) -> Path:
+        """The folder of one small record a shard."""
+        return self.state / "shards"
+
+    @property
+    def temporary(self) -> Path:
+        """The folder where files are written before they get their name."""
+        return self.state / "tmp"
+
+    def shard(self, index: int) -> Path:
+        """A shard's Parquet file."""
+        return self.scores / f"part-{index:05d}.parquet"
+
+    def shard_record(self, index: int) -> Path:
+        """A shard's record."""
+        return self.shard_records / f"part-{index:05d}.json"
+
+    def own_files(self) -> Iterator[Path]:
+        """Every file there is that a run made, the log and the lock left out: what beginning anew removes."""
+        yield from (self.success, self.summary, self.run_record, self.inputs, self.attempt)
+        yield from sorted(self.shard_records.glob("part-*.json"))
+        yield from sorted(self.scores.glob("part-*.parquet"))
+        yield from sorted(self.temporary.glob("*.tmp"))

@@ -1,0 +1,103 @@
+"""Rows to shards: which rows of which files each shard holds.
+
+Pure. A shard is a function of the frozen input, the number of rows a shard and the selection, so that every attempt
+and every task cuts the same ones. It may span many small files, and be part of a large one.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from batchzs.inputs.rows import RowSpan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which of the input's rows are scored: all, the first `limit`, or a random `sample` drawn with `seed`."""
+
+    limit: int | None = None
+    sample: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The rows of one output file, in input order."""
+
+    index: int
+    first_row: int  # ordinal of its first row among all selected rows
+    spans: tuple[RowSpan, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the shard."""
+        return sum(span.num_rows for span in self.spans)
+
+
+def plan_shards(row_counts: Sequence[int], shard_rows: int, selection: Selection) -> list[Shard]:
+    """Cut the selected rows into shards of `shard_rows`, the last one shorter.
+
+    Args:
+        row_counts: rows of each input file.
+        shard_rows: rows of a shard, at least 1.
+        selection: which rows.
+
+    Returns:
+        Shards in order; an input without rows gives one shard without rows, so that the output has its schema.
+
+    >>> for shard in plan_shards([3, 0, 4], 5, Selection()):
+    ...     print(shard.first_row, [(span.file_index, span.start, span.stop) for span in shard.spans])
+    0 [(0, 0, 3), (2, 0, 2)]
+    5 [(2, 2, 4)]
+    """
+    num_rows = sum(row_counts)
+    if selection.sample is not None and selection.sample < num_rows:
+        # A seeded draw of ordinals, not a key for anything secret.
+        ordinals = sorted(random.Random(selection.seed).sample(range(num_rows), selection.sample))  # noqa: S311
+        shards = [
+            _shard(number, first, _runs(ordinals[first : first + shard_rows]), row_counts)
+            for number, first in enumerate(range(0, len(ordinals), shard_rows))
+        ]
+    else:
+        selected = num_rows if selection.limit is None else min(selection.limit, num_rows)
+        shards = [
+            _shard(number, first, [(first, min(first + shard_rows, selected))], row_counts)
+            for number, first in enumerate(range(0, selected, shard_rows))
+        ]
+    return shards or [Shard(0, 0, ())]
+
+
+def _shard(index: int, first_row: int, runs: Iterable[tuple[int, int]], row_counts: Sequence[int]) -> Shard:
+    """Turn runs of row ordinals over the whole input into spans of single files."""
+    stops = list(accumulate(row_counts))
+    spans = []
+    file_index = 0
+    for run_start, run_stop in runs:
+        start = run_start
+        while start < run_stop:
+            while stops[file_index] <= start:
+                file_index += 1
+            stop = min(run_stop, stops[file_index])
+            before = stops[file_index] - row_counts[file_index]
+            spans.append(RowSpan(file_index, start - before, stop - before))
+            start = stop
+    return Shard(index, first_row, tuple(spans))
+
+
+def _runs(ordinals: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """Put neighbouring ordinals together.
+
+    >>> list(_runs([3, 4, 5, 9]))
+    [(3, 6), (9, 10)]
+    """
+    start = 0
+    for position in range(1, len(ordinals) + 1):
+        if position == len(ordinals) or ordinals[position] != ordinals[position - 1] + 1:
+            yield ordinals[start], ordinals[position - 1] + 1
+            start = position

@@ -1,0 +1,227 @@
+"""From a job to a run that is ready to score: everything that can be wrong is found here, before any work is done.
+
+The first attempt reads the input once, settles what `auto` means, and writes both down; later attempts take them over
+and see that job, model and input are still the same.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from batchzs import __version__
+from batchzs.durable import publish_bytes
+from batchzs.errors import InputError, OtherJobError
+from batchzs.fingerprint import digest_of, fingerprint_of, refuse_other_job
+from batchzs.inputs.discovery import find_files
+from batchzs.inputs.frozen import check_unchanged, input_set_from_json, input_set_to_json
+from batchzs.inputs.spec import ReadSpec
+from batchzs.logs import fields
+from batchzs.models.opening import OpenedModel, open_model
+from batchzs.plan import Selection, Shard, plan_shards
+from batchzs.records import FORMAT_VERSION, RunRecord, read_json, read_record, write_record
+from batchzs.resources import load_pair_model, place, precision_again, resolve
+from batchzs.resume import refuse_foreign_shards, remove_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from batchzs.engine import PairModel
+    from batchzs.inputs.rows import FoundFile, InputSet
+    from batchzs.job import JobConfig
+    from batchzs.paths import RunPaths
+    from batchzs.progress import Progress
+    from batchzs.records import Resolved
+    from batchzs.stopping import StopFlag
+    from batchzs.test_hook import TestHook
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line adds to a job."""
+
+    selection: Selection
+    restart: bool = False
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What a run is given, and whom it tells."""
+
+    job: JobConfig
+    paths: RunPaths
+    options: RunOptions
+    hook: TestHook
+    stop: StopFlag
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run of which everything is settled but the scores."""
+
+    context: RunContext
+    spec: ReadSpec
+    inputs: InputSet
+    shards: list[Shard]
+    record: RunRecord
+    opened: OpenedModel
+    loaded: PairModel | None  # at a run's first attempt, which needs the weights to settle the classes
+
+    @property
+    def job(self) -> JobConfig:
+        """The job."""
+        return self.context.job
+
+    @property
+    def paths(self) -> RunPaths:
+        """The output's names."""
+        return self.context.paths
+
+    @property
+    def fingerprint_digest(self) -> str:
+        """What each shard carries to say which run it is of."""
+        return digest_of(self.record.fingerprint)
+
+
+def read_spec(job: JobConfig) -> ReadSpec:
+    """The part of a job that readers need."""
+    settings = job.input
+    is_default_delimiter = settings.csv.delimiter == type(settings.csv)().delimiter
+    return ReadSpec(
+        path=settings.path,
+        format=settings.format,
+        text=settings.text,
+        separator=settings.separator,
+        keep=settings.keep,
+        partitions=settings.partitions,
+        encoding=settings.encoding,
+        delimiter=None if is_default_delimiter else settings.csv.delimiter,
+        quote=settings.csv.quote_character,
+        header=settings.csv.header,
+        null_values=settings.csv.null_values,
+        on_bad_rows=settings.on_bad_rows,
+    )
+
+
+def prepare_run(context: RunContext) -> PreparedRun:
+    """Check everything and settle everything; the output's folders are there and its lock is held.
+
+    Raises:
+        InputError: the input is missing, unreadable, or has changed.
+        ModelError: the model is missing or unfit.
+        MachineError: the device cannot be used.
+        UsageError: the job does not fit the model.
+        OtherJobError: another job began this output.
+    """
+    job, paths = context.job, context.paths
+    spec = read_spec(job)
+    found = find_files(spec, exclude=[paths.output])
+    begun = None if context.options.restart else _read_run_record(paths)
+    opened = open_model(job, begun.model if begun else None, offline=context.options.offline)
+    context.stop.check()
+    if begun is None:
+        return _begin(context, spec, found, opened)
+    model = opened.record(begun.model.num_classes)
+    precision = precision_again(job, begun.resolved, context.hook)
+    now = fingerprint_of(job, model, precision, context.options.selection, context.hook.description)
+    refuse_other_job(begun.fingerprint, now, paths.output)
+    inputs = _inputs_again(context, spec, found, begun)
+    return PreparedRun(context, spec, inputs, _plan(context, inputs, begun.resolved), begun, opened, loaded=None)
+
+
+def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], opened: OpenedModel) -> PreparedRun:
+    """Settle a new run and write it down; its record comes last, so that what it names is there."""
+    job, paths, hook = context.job, context.paths, context.hook
+    placement = place(job, hook)
+    resolved = resolve(job, placement, hook)
+    inputs = _freeze(context, spec, found)
+    loaded = load_pair_model(opened.checkpoint, placement, resolved, hook)
+    context.stop.check()
+    model = opened.record(loaded.num_classes)
+    shards = _plan(context, inputs, resolved)
+    record = RunRecord(
+        format_version=FORMAT_VERSION,
+        batchzs_version=__version__,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        job=job.model_dump(mode="json"),
+        fingerprint=fingerprint_of(job, model, resolved.precision, context.options.selection, hook.description),
+        resolved=resolved,
+        model=model,
+        num_rows=inputs.num_rows,
+        num_shards=len(shards),
+        test_hook=hook.description,
+    )
+    if context.options.restart:  # as late as this: a job that cannot run costs nobody the results that are there
+        remove_run(paths)
+    refuse_foreign_shards(paths, digest_of(record.fingerprint))
+    hook.reach("inputs-frozen")
+    _write_inputs(paths, inputs)
+    write_record(paths.run_record, record, paths.temporary)
+    hook.reach("run-recorded")
+    return PreparedRun(context, spec, inputs, shards, record, opened, loaded)
+
+
+def _plan(context: RunContext, inputs: InputSet, resolved: Resolved) -> list[Shard]:
+    row_counts = [file.num_rows for file in inputs.files]
+    return plan_shards(row_counts, resolved.shard_rows, context.options.selection)
+
+
+def _freeze(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile]) -> InputSet:
+    from batchzs.inputs.freeze import freeze_inputs
+
+    inputs = freeze_inputs(spec, found, on_progress=lambda _: context.stop.check())
+    num_bad = sum(file.num_bad_rows for file in inputs.files)
+    logger.info(
+        "input: %d file(s), %s rows, %d of them damaged",
+        len(inputs.files),
+        f"{inputs.num_rows:,}",
+        num_bad,
+        extra=fields("input_frozen", files=len(inputs.files), rows=inputs.num_rows, bad_rows=num_bad),
+    )
+    return inputs
+
+
+def _write_inputs(paths: RunPaths, inputs: InputSet) -> None:
+    text = json.dumps(input_set_to_json(inputs), ensure_ascii=False)
+    publish_bytes(paths.inputs, text.encode(), paths.temporary)
+
+
+def _read_run_record(paths: RunPaths) -> RunRecord | None:
+    raw = read_json(paths.run_record)
+    if isinstance(raw, dict) and raw.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
+        raise OtherJobError(
+            f"{paths.run_record}: was written by batchzs {raw.get('batchzs_version')} in format "
+            f"{raw['format_version']}, this one reads {FORMAT_VERSION}: go on with that version, or use --restart"
+        )
+    record = read_record(paths.run_record, RunRecord)
+    if record is None and paths.run_record.exists():
+        logger.warning("%s: is damaged: settling the run again; finished shards stay if they fit", paths.run_record)
+    return record
+
+
+def _inputs_again(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], begun: RunRecord) -> InputSet:
+    """The frozen input, seen to be what is there now; frozen again where its record was lost."""
+    paths = context.paths
+    raw = read_json(paths.inputs)
+    if isinstance(raw, dict):
+        frozen = input_set_from_json(raw)
+        inputs = check_unchanged(frozen, found)
+    else:
+        logger.warning("%s: is missing or damaged: reading the input again", paths.inputs)
+        frozen = None
+        inputs = _freeze(context, spec, found)
+        if inputs.num_rows != begun.num_rows:
+            raise InputError(
+                f"the input has {inputs.num_rows:,} rows, and had {begun.num_rows:,} when this run began: "
+                "put it back as it was, or begin anew with --restart"
+            )
+    if inputs != frozen:
+        _write_inputs(paths, inputs)
+    return inputs

@@ -1,0 +1,181 @@
+"""What lies in `state/` as JSON: the run's record, one record a shard, and their types.
+
+Every record is a frozen pydantic model, written whole under a temporary name. A record that cannot be read counts as
+absent: what is done is derived from the shards themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from batchzs.durable import publish_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Raised when a record's meaning changes, so that an older batchzs does not misread a newer run.
+FORMAT_VERSION = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelFile(_Record):
+    """One of the checkpoint's files; size and time tell whether the digest still holds without reading it."""
+
+    name: str
+    size_bytes: int
+    mtime_ns: int
+    sha256: str
+
+
+class ModelRecord(_Record):
+    """Which checkpoint a run scores with."""
+
+    directory: str
+    hub_id: str | None
+    revision: str | None
+    files: tuple[ModelFile, ...]
+    num_classes: int
+    entailment_id: int
+    contradiction_id: int
+    neutral_id: int | None
+
+
+class Resolved(_Record):
+    """What `auto` came to at the first run; batches are planned from it ever after."""
+
+    device_kind: Literal["cpu", "cuda"]
+    precision: Literal["fp32", "fp16", "bf16"]
+    threads: int
+    workers: int
+    shard_rows: int
+    max_batch_tokens: int
+    labels_per_chunk: int
+
+
+class FingerprintRecord(_Record):
+    """What makes a run the same run, in three parts; see `batchzs.fingerprint`."""
+
+    scores: dict[str, JsonValue]
+    layout: dict[str, JsonValue]
+    decision: dict[str, JsonValue]
+
+
+class RunRecord(_Record):
+    """What a run is, settled when it first began."""
+
+    format_version: int
+    batchzs_version: str
+    created_at: str
+    job: dict[str, JsonValue]
+    fingerprint: FingerprintRecord
+    resolved: Resolved
+    model: ModelRecord
+    num_rows: int
+    num_shards: int
+    test_hook: dict[str, JsonValue]
+
+
+class SplitRecord(_Record):
+    """A batch that did not fit into memory."""
+
+    shape: str
+    batch_tokens: int
+    limit_tokens: int
+
+
+class ShardRecord(_Record):
+    """What one finished shard holds and what it took."""
+
+    index: int
+    first_row: int
+    num_rows: int
+    statuses: dict[str, int]
+    labels: dict[str, int]
+    num_truncated: int
+    num_duplicates: int
+    num_nul_texts: int
+    num_scored_alone: int
+    num_pairs: int
+    num_tokens: int
+    size_bytes: int
+    sha256: str
+    read_s: float
+    score_s: float
+    write_s: float
+    finished_at: str
+    attempt: int
+    host: str
+    device: str
+    device_name: str
+    precision: str
+    threads: int
+    max_batch_tokens: int
+    splits: tuple[SplitRecord, ...]
+
+
+class Summary(_Record):
+    """Every number of the closing summary, over all attempts."""
+
+    output: str
+    num_rows: int
+    num_shards: int
+    statuses: dict[str, int]
+    labels: dict[str, int]
+    num_unlabelled: int
+    num_empty: int
+    num_quarantined: int
+    quarantined_share: float
+    max_bad_share: float
+    num_truncated: int
+    num_duplicates: int
+    num_nul_texts: int
+    num_scored_alone: int
+    num_pairs: int
+    num_tokens: int
+    num_splits: int
+    read_s: float
+    device_s: float
+    write_s: float
+    pairs_per_s: float
+    tokens_per_s: float
+    devices: tuple[str, ...]
+    num_attempts: int
+    created_at: str
+    finished_at: str
+    resolved: Resolved
+    test_hook: dict[str, JsonValue]
+
+
+AnyRecord = TypeVar("AnyRecord", bound=_Record)
+
+
+def write_record(path: Path, record: _Record, temporary_folder: Path) -> None:
+    """Write a record, all or nothing.
+
+    Raises:
+        MachineError: the disk is in the way.
+    """
+    text = json.dumps(record.model_dump(mode="json"), ensure_ascii=False, indent=1)
+    publish_bytes(path, text.encode() + b"\n", temporary_folder)
+
+
+def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord | None:
+    """Read a record; None where it is absent, torn, or not of this kind."""
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def read_json(path: Path) -> Any | None:
+    """Read a JSON file; None where it is absent or torn."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None

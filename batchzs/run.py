@@ -1,0 +1,264 @@
+"""A whole run: hold the output, prepare, score what is missing shard by shard, finish.
+
+A shard is read, scored, written under a temporary name and renamed; its record follows. Nothing is marked done before
+its rows are durable, so the process may die at any line here and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from batchzs.durable import hold_lock, make_folders, publish, publish_bytes
+from batchzs.engine import Engine, EngineSettings
+from batchzs.errors import TooManyBadRowsError
+from batchzs.logs import fields, log_to_file
+from batchzs.prepare import prepare_run
+from batchzs.records import ShardRecord, SplitRecord, write_record
+from batchzs.resources import adopt, load_pair_model, place
+from batchzs.resume import complete_shards, describe_indices, shard_provenance, sweep_temporary_files
+from batchzs.summary import summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from batchzs.inputs.rows import ShardRows
+    from batchzs.models.device import Placement
+    from batchzs.paths import RunPaths
+    from batchzs.plan import Shard
+    from batchzs.prepare import PreparedRun, RunContext
+    from batchzs.records import Resolved, Summary
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """This attempt's number, and what it computes with."""
+
+    number: int
+    placement: Placement
+    resolved: Resolved
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What a shard goes through, so that a test can put its own in the place of each."""
+
+    read: Callable[[Shard], ShardRows]
+    engine: Engine
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended: the numbers, and how long this command scored; None where everything was done before."""
+
+    summary: Summary
+    wall_s: float | None
+
+
+def run_job(context: RunContext) -> Outcome:
+    """Score everything that the job asks for and that is not scored yet.
+
+    Raises:
+        BatchzsError: of any kind; what is published stays and the same command goes on from it.
+    """
+    paths, hook = context.paths, context.hook
+    started_s = time.monotonic()
+    make_folders(paths.scores, paths.shard_records, paths.temporary)
+    holder = f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    with hold_lock(paths.lock, holder) as is_alone:
+        log_to_file(paths.log)
+        if hook.is_active:
+            logger.warning("TEST HOOK in force: %s; these results are no real ones", hook.description)
+        if is_alone:
+            sweep_temporary_files(paths)
+        run = prepare_run(context)
+        done = complete_shards(run)
+        missing = [shard for shard in run.shards if shard.index not in done]
+        _say_what_is_done(run, done, missing)
+        if missing:
+            for path in (paths.success, paths.summary):
+                path.unlink(missing_ok=True)
+            done |= _score_missing(run, missing)
+        elif paths.success.exists():
+            return Outcome(_summary(run, done), None)
+        hook.reach("run-finished")
+        summary = _summary(run, done)
+        write_record(paths.summary, summary, paths.temporary)
+        publish_bytes(paths.success, b"", paths.temporary)
+        return Outcome(summary, time.monotonic() - started_s)
+
+
+def refuse_too_many_bad_rows(summary: Summary) -> None:
+    """Do nothing where the quarantined share is allowed.
+
+    Raises:
+        TooManyBadRowsError: it is above `input.max_bad_share`.
+    """
+    if summary.quarantined_share > summary.max_bad_share:
+        raise TooManyBadRowsError(
+            f"{summary.num_quarantined:,} of {summary.num_rows:,} rows ({summary.quarantined_share:.2%}) are "
+            f"quarantined, more than input.max_bad_share allows ({summary.max_bad_share:.2%}). Every row is in the "
+            "output; the columns status and reason say which and why"
+        )
+
+
+def run_shards(run: PreparedRun, shards: Sequence[Shard], attempt: Attempt, stages: Stages) -> dict[int, ShardRecord]:
+    """Read, score and publish shards, one after the other.
+
+    Args:
+        run: the prepared run.
+        shards: those that are missing.
+        attempt: what this attempt computes with.
+        stages: what reads and what scores.
+
+    Returns:
+        The records of the shards, by index.
+    """
+    return {shard.index: _run_shard(run, shard, attempt, stages) for shard in shards}
+
+
+def _run_shard(run: PreparedRun, shard: Shard, attempt: Attempt, stages: Stages) -> ShardRecord:
+    from batchzs.output import label_shard, write_shard
+
+    hook, clock = run.context.hook, stages.clock
+    start_s = clock()
+    rows = stages.read(shard)
+    read_s = clock()
+    scored = stages.engine.score(rows.texts)
+    scored_s = clock()
+    labelled = label_shard(run.job, run.opened.classes(run.record.model.num_classes), rows, scored)
+    path = run.paths.shard(shard.index)
+    with publish(path, run.paths.temporary) as file:
+        size_bytes, sha256 = write_shard(file, labelled.table, shard_provenance(run, shard), run.job.output.compression)
+        hook.reach("shard-written")
+    hook.reach("shard-published")
+    names = [label.name for label in run.job.labels]
+    record = ShardRecord(
+        index=shard.index,
+        first_row=shard.first_row,
+        num_rows=shard.num_rows,
+        statuses=dict(Counter(labelled.statuses.tolist())),
+        labels={names[index]: count for index, count in Counter(labelled.best.tolist()).items() if index >= 0},
+        num_truncated=int(scored.truncated.sum()),
+        num_duplicates=scored.counts.num_duplicates,
+        num_nul_texts=sum("\0" in text for text in rows.texts),
+        num_scored_alone=scored.counts.num_scored_alone,
+        num_pairs=scored.counts.num_pairs,
+        num_tokens=scored.counts.num_tokens,
+        size_bytes=size_bytes,
+        sha256=sha256,
+        read_s=read_s - start_s,
+        score_s=scored_s - read_s,
+        write_s=clock() - scored_s,
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        attempt=attempt.number,
+        host=socket.gethostname(),
+        device=attempt.placement.device,
+        device_name=attempt.placement.name,
+        precision=attempt.resolved.precision,
+        threads=attempt.resolved.threads,
+        max_batch_tokens=attempt.resolved.max_batch_tokens,
+        splits=tuple(SplitRecord(**asdict(split)) for split in scored.counts.splits),
+    )
+    write_record(run.paths.shard_record(shard.index), record, run.paths.temporary)
+    hook.reach("shard-recorded")
+    logger.info(
+        "%s: %s rows published, %.1f s",
+        path.name,
+        f"{shard.num_rows:,}",
+        clock() - start_s,
+        extra=fields("shard_published", shard=shard.index, rows=shard.num_rows, seconds=round(clock() - start_s, 3)),
+    )
+    return record
+
+
+def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, ShardRecord]:
+    from batchzs.inputs.read import read_rows
+
+    hook, stop, progress = run.context.hook, run.context.stop, run.context.progress
+    stop.check()
+    placement = place(run.job, hook)
+    resolved = adopt(run.job, run.record.resolved, placement)
+    model = run.loaded or load_pair_model(run.opened.checkpoint, placement, resolved, hook)
+    attempt = Attempt(_next_attempt(run.paths), placement, resolved)
+    logger.info(
+        "scoring in %s on %s: %d threads, %s tokens a batch, model %s",
+        resolved.precision,
+        placement.name,
+        resolved.threads,
+        f"{resolved.max_batch_tokens:,}",
+        run.opened.checkpoint.directory,
+        extra=fields("scoring_started", attempt=attempt.number, device=placement.device, **resolved.model_dump()),
+    )
+    current_rows = 0
+
+    def read(shard: Shard) -> ShardRows:
+        nonlocal current_rows
+        current_rows = shard.num_rows
+        stop.check()
+        return read_rows(run.spec, run.inputs, shard.spans)
+
+    def on_batch(tokens: int, shard_tokens: int) -> None:
+        hook.reach("batch-scored")
+        progress.advance(current_rows * tokens / shard_tokens, tokens)
+        stop.check()
+
+    engine = Engine(
+        model,
+        run.opened.tokenizer,
+        [label.hypothesis for label in run.job.labels],
+        EngineSettings(
+            max_length=run.job.engine.max_length,
+            truncate=run.job.engine.truncate,
+            max_batch_tokens=resolved.max_batch_tokens,
+            labels_per_chunk=resolved.labels_per_chunk,
+        ),
+        on_batch,
+    )
+    num_rows = sum(shard.num_rows for shard in run.shards)
+    progress.start(num_rows, num_rows - sum(shard.num_rows for shard in missing))
+    try:
+        return run_shards(run, missing, attempt, Stages(read, engine))
+    finally:
+        progress.close()
+
+
+def _say_what_is_done(run: PreparedRun, done: dict[int, ShardRecord], missing: Sequence[Shard]) -> None:
+    if not done:
+        return
+    extra = fields("resuming", shards_done=len(done), shards_missing=len(missing))
+    if missing:
+        logger.info(
+            "going on: %d of %d shards are complete (%s), scoring the other %d (%s)",
+            len(done),
+            len(run.shards),
+            describe_indices(sorted(done)),
+            len(missing),
+            describe_indices([shard.index for shard in missing]),
+            extra=extra,
+        )
+    else:
+        logger.info("all %d shards are complete: nothing to score", len(done), extra=extra)
+
+
+def _next_attempt(paths: RunPaths) -> int:
+    """Count the attempts that scored; one more than the last one that left its number."""
+    try:
+        number = int(paths.attempt.read_bytes()) + 1
+    except (OSError, ValueError):
+        number = 1
+    publish_bytes(paths.attempt, b"%d\n" % number, paths.temporary)
+    return number
+
+
+def _summary(run: PreparedRun, done: dict[int, ShardRecord]) -> Summary:
+    return summarise(run.job, run.paths, run.record, [done[index] for index in sorted(done)])
