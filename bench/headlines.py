@@ -2,10 +2,10 @@
 
     python bench/headlines.py HEADLINES.tsv MODEL_DIR --labels 财经,体育,... --oracle-python ORACLE/bin/python
 
-HEADLINES.tsv holds a headline, a tab and the true label's index on every line; ORACLE is an environment with
-ModelScope and transformers 4, as described in tests/golden/make_golden.py. Both sides run in fp32 on the same machine; batchzs
-scores all headlines, the pipeline every `--every`-th (1: all). The order is pipeline, batchzs, pipeline, so that a drift
-of the machine's speed falls on both. Prints a table and writes JSON.
+HEADLINES.tsv holds a headline, a tab and the true label's index on every line. ORACLE is an environment with
+ModelScope and transformers 4, as tests/golden/make_golden.py describes. Both sides run in fp32 on the same machine;
+batchzs scores all headlines, the pipeline every `--every`-th (1: all). The order is pipeline, batchzs, pipeline, so
+that a drift of the machine's speed falls on both. Prints a table and writes JSON.
 """
 
 import argparse
