@@ -6,6 +6,7 @@ that `batchzs --help` answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import click
 
 from batchzs import __version__
-from batchzs.errors import BatchzsError, UsageError
-from batchzs.logs import log_to_stream, open_standard_streams
+from batchzs.errors import BatchzsError, InterruptedRunError, UsageError
+from batchzs.logs import flush_standard_streams, log_to_stream, open_standard_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,13 @@ def job_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@batchzs.command()
+@batchzs.command(
+    epilog="""\b
+Example:
+  batchzs run jobs/news.yaml
+  batchzs run jobs/news.yaml --limit 1000 --set output.path=out/first
+"""
+)
 @job_options
 @click.option("--limit", type=click.IntRange(min=1), help="Score the first N rows.", metavar="N")
 @click.option("--sample", type=click.IntRange(min=1), help="Score N rows drawn at random.", metavar="N")
@@ -89,14 +96,9 @@ def run(  # noqa: PLR0913 - one parameter an option
     seed: int,
     restart: bool,
 ) -> None:
-    r"""Score a job's texts, or what is missing of them.
+    """Score a job's texts, or what is missing of them.
 
     The same command again, after whatever interruption, goes on where the last one stopped.
-
-    \b
-    Example:
-      batchzs run jobs/news.yaml
-      batchzs run jobs/news.yaml --limit 1000 --set output.path=out/first
     """
     if limit is not None and sample is not None:
         raise UsageError("--limit and --sample exclude each other: the first rows, or random ones")
@@ -115,31 +117,33 @@ def run(  # noqa: PLR0913 - one parameter an option
     context = RunContext(config, RunPaths(config.output.path), options, hook, stop, _progress(log_format))
     with stop.listening():
         outcome = run_job(context)
-    click.echo(format_summary(outcome.summary, outcome.wall_s))
+    _show(format_summary(outcome.summary, outcome.wall_s))
     refuse_too_many_bad_rows(outcome.summary)
 
 
-@batchzs.command()
+@batchzs.command(
+    epilog="""\b
+Example:
+  batchzs fetch jobs/news-structbert.yaml
+"""
+)
 @job_options
 def fetch(*, job: Path, overrides: tuple[str, ...], offline: bool, log_format: Literal["plain", "json"]) -> None:
-    r"""Fetch a job's model, for machines without a network, and print where it lies.
-
-    \b
-    Example:
-      batchzs fetch jobs/news-structbert.yaml
-    """
+    """Fetch a job's model, for machines without a network, and print where it lies."""
     config = _begin(job, overrides, log_format)
     from batchzs.models.opening import open_model
 
     opened = open_model(config, known=None, offline=offline)
-    click.echo(str(opened.checkpoint.directory))
+    _show(str(opened.checkpoint.directory))
 
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
     open_standard_streams()
     _insist_on_utf8()
-    sys.exit(_exit_code())
+    code = _exit_code()
+    flush_standard_streams()
+    sys.exit(code)
 
 
 def _insist_on_utf8() -> None:
@@ -157,14 +161,15 @@ def _exit_code() -> int:
     try:
         batchzs.main(standalone_mode=False)
     except BatchzsError as error:
-        _complain(str(error))
+        _complain(str(error), logging.WARNING if isinstance(error, InterruptedRunError) else logging.ERROR)
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return UsageError.exit_code
     except (click.Abort, KeyboardInterrupt):
-        _complain("interrupted")
-        return 75
+        _complain("interrupted", logging.WARNING)
+        return InterruptedRunError.exit_code
     except Exception:
         logging.getLogger("batchzs").exception("unexpected error")
         _complain("this is a fault of batchzs: please report it, with the lines above or with state/run.log")
@@ -172,12 +177,20 @@ def _exit_code() -> int:
     return 0
 
 
-def _complain(message: str) -> None:
-    """Put an error on standard error and into the run's log, wherever messages go by now."""
+def _show(text: str) -> None:
+    """Put a result on standard output; a reader that went away or a full disk behind it undoes no work."""
+    try:
+        click.echo(text)
+    except OSError as exc:
+        logging.getLogger("batchzs").warning("standard output takes nothing: %s", exc.strerror)
+
+
+def _complain(message: str, level: int = logging.ERROR) -> None:
+    """Put a message on standard error and into the run's log, wherever messages go by now."""
     logger = logging.getLogger("batchzs")
     if not logger.handlers:
         log_to_stream(sys.stderr, "plain")
-    logger.error(message)
+    logger.log(level, message)
 
 
 def _begin(job: Path, overrides: tuple[str, ...], log_format: Literal["plain", "json"]) -> JobConfig:

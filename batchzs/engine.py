@@ -71,7 +71,7 @@ class ScoringCounts:
     """What scoring one shard took."""
 
     num_pairs: int = 0
-    num_tokens: int = 0  # real ones, each as often as the model saw it
+    num_tokens: int = 0  # real ones, each pair's counted once
     num_duplicates: int = 0  # rows whose text another row of the shard has too, less the one that was scored
     num_scored_alone: int = 0  # texts whose logits were not finite at first
     splits: list[Split] = field(default_factory=list)

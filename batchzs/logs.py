@@ -6,12 +6,15 @@ and a stream that cannot take a line never ends a run. No message holds a text o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from batchzs.errors import MachineError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +48,17 @@ def open_standard_streams() -> None:
             reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
+def flush_standard_streams() -> None:
+    """Write out what is pending; where it cannot be written it leads nowhere, or Python would end with an error."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def log_to_stream(stream: TextIO | None, log_format: LogFormat) -> None:
     """Send messages of batchzs to a stream (None: nowhere), and keep other libraries' out unless they are errors."""
     logger = logging.getLogger(ROOT)
@@ -59,10 +73,24 @@ def log_to_stream(stream: TextIO | None, log_format: LogFormat) -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Append messages to the run's log as well."""
-    handler = logging.FileHandler(path, mode="a", encoding="utf-8", errors="backslashreplace")
+    """Append messages to the run's log as well.
+
+    Raises:
+        MachineError: it cannot be opened.
+    """
+    try:
+        handler = _FileHandler(path, mode="a", encoding="utf-8", errors="backslashreplace")
+    except OSError as exc:
+        raise MachineError(f"{path}: cannot be opened: {exc.strerror}") from exc
     handler.setFormatter(_PlainFormatter())
     logging.getLogger(ROOT).addHandler(handler)
+
+
+class _FileHandler(logging.FileHandler):
+    """Writes lines to a file; on a full disk they are lost, and standard error has them still."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Show no traceback for every line that finds no room: the run matters more."""
 
 
 class _StreamHandler(logging.StreamHandler[TextIO]):

@@ -72,7 +72,7 @@ class TerminalProgress:
             file=self._stream,
             dynamic_ncols=True,
             smoothing=0.1,  # the last minutes' pace: batches get shorter towards a shard's end
-            bar_format="{percentage:3.0f}%|{bar}| {n:,.0f}/{total:,} rows [{elapsed}<{remaining}, {postfix}]",
+            bar_format="{percentage:3.0f}%|{bar}| {n:,.0f}/{total:,} rows [{elapsed}<{remaining}{postfix}]",
             postfix="starting",
         )
 

@@ -94,6 +94,13 @@ def run_job(context: RunContext) -> Outcome:
         summary = _summary(run, done)
         write_record(paths.summary, summary, paths.temporary)
         publish_bytes(paths.success, b"", paths.temporary)
+        logger.info(
+            "finished: %s rows in %s, %d quarantined",
+            f"{summary.num_rows:,}",
+            paths.scores,
+            summary.num_quarantined,
+            extra=fields("finished", rows=summary.num_rows, quarantined=summary.num_quarantined),
+        )
         return Outcome(summary, time.monotonic() - started_s)
 
 

@@ -90,14 +90,14 @@ def format_summary(summary: Summary, wall_s: float | None) -> str:
         quarantined += f" ({', '.join(f'{word} {count:,}' for word, count in words.items())})"
     lines.append(quarantined)
     lines.append(f"{'truncated':<12}{summary.num_truncated:,}")
-    lines.append(f"{'duplicates':<12}{summary.num_duplicates:,} texts scored once with their twins")
+    lines.append(f"{'duplicates':<12}{summary.num_duplicates:,} (scored once with their twins)")
     for count, what in (
-        (summary.num_splits, "smaller batches after running out of memory"),
+        (summary.num_splits, "batches made smaller after running out of memory"),
         (summary.num_scored_alone, "texts scored again alone, their logits not being finite at first"),
         (summary.num_nul_texts, "texts with NUL characters, which tokenising drops"),
     ):
         if count:
-            lines.append(f"{'note':<12}{count:,} {what}")
+            lines.append(f"{'note':<12}{what}: {count:,}")
     took = f"{format_duration(summary.device_s)} of scoring"
     if wall_s is not None:
         took = f"{format_duration(wall_s)}, {took}"

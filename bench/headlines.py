@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -39,12 +40,18 @@ print(json.dumps(time.perf_counter() - start))
 """
 
 
-def run_oracle(
-    python: Path, model: Path, labels: list[str], template: str, texts: list[str]
-) -> tuple[np.ndarray, float]:
+class Task(NamedTuple):
+    """What both sides are asked."""
+
+    model: Path
+    labels: list[str]
+    template: str
+
+
+def run_oracle(python: Path, task: Task, texts: list[str]) -> tuple[np.ndarray, float]:
     """Score texts with ModelScope's pipeline; returns (texts, labels) scores and seconds."""
     done = subprocess.run(
-        [python, "-c", ORACLE, model, json.dumps(labels), template],
+        [python, "-c", ORACLE, task.model, json.dumps(task.labels), task.template],
         input="".join(json.dumps(text) + "\n" for text in texts),
         capture_output=True,
         text=True,
@@ -54,10 +61,8 @@ def run_oracle(
     return np.array([json.loads(row) for row in rows]), float(seconds)
 
 
-def run_batchzs(
-    headlines: Path, model: Path, labels: list[str], template: str
-) -> tuple[pl.DataFrame, dict[str, float]]:
-    """Score the whole file through the command; returns the output's rows and the summary with `wall_s`."""
+def run_batchzs(headlines: Path, task: Task) -> tuple[pl.DataFrame, dict[str, Any], float]:
+    """Score the whole file through the command; returns the output's rows, the run's summary and wall seconds."""
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.yaml"
         settings = {
@@ -68,9 +73,9 @@ def run_batchzs(
                 "keep": ["column_1"],
                 "csv": {"header": False, "quote": None},
             },
-            "labels": labels,
-            "template": template,
-            "model": {"path": str(model.absolute())},
+            "labels": task.labels,
+            "template": task.template,
+            "model": {"path": str(task.model.absolute())},
             "output": {"path": str(Path(folder) / "out")},
             "engine": {"precision": "fp32", "device": "cpu"},
         }
@@ -79,7 +84,7 @@ def run_batchzs(
         subprocess.run([sys.executable, "-m", "batchzs", "run", job], check=True, stdout=subprocess.DEVNULL)
         wall_s = time.perf_counter() - start
         summary = json.loads((Path(folder) / "out/state/summary.json").read_bytes())
-        return pl.read_parquet(Path(folder) / "out/scores"), summary | {"wall_s": wall_s}
+        return pl.read_parquet(Path(folder) / "out/scores"), summary, wall_s
 
 
 def main() -> None:
@@ -98,13 +103,15 @@ def main() -> None:
     truth = np.array([int(index) for _, index in lines])
     chosen = list(range(0, len(lines), arguments.every))
     halves = [chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]]
-    oracle = [arguments.oracle_python, arguments.model, labels, arguments.template]
-    first_scores, first_s = run_oracle(*oracle, [lines[row][0] for row in halves[0]])
-    frame, summary = run_batchzs(arguments.headlines, arguments.model, labels, arguments.template)
-    second_scores, second_s = run_oracle(*oracle, [lines[row][0] for row in halves[1]])
+    task = Task(arguments.model, labels, arguments.template)
+    first_scores, first_s = run_oracle(arguments.oracle_python, task, [lines[row][0] for row in halves[0]])
+    frame, summary, wall_s = run_batchzs(arguments.headlines, task)
+    second_scores, second_s = run_oracle(arguments.oracle_python, task, [lines[row][0] for row in halves[1]])
     theirs = np.concatenate([first_scores, second_scores])
     ours = np.array(frame["scores"].to_list(), dtype=np.float64)
     our_labels = np.array([labels.index(label) for label in frame["label"]])
+    our_speed = len(lines) * len(labels) / summary["device_s"]
+    their_speed = len(chosen) * len(labels) / (first_s + second_s)
     result = {
         "machine": f"{platform.processor() or platform.machine()}, {summary['devices'][0]}",
         "headlines": len(lines),
@@ -114,11 +121,11 @@ def main() -> None:
         "accuracy": float((our_labels == truth).mean()),
         "accuracy_compared": float((our_labels[chosen] == truth[chosen]).mean()),
         "accuracy_modelscope": float((theirs.argmax(axis=1) == truth[chosen]).mean()),
-        "batchzs_pairs_per_s": len(lines) * len(labels) / summary["device_s"],
-        "batchzs_pairs_per_s_whole_command": len(lines) * len(labels) / summary["wall_s"],
-        "modelscope_pairs_per_s": len(chosen) * len(labels) / (first_s + second_s),
+        "batchzs_pairs_per_s": our_speed,
+        "batchzs_pairs_per_s_whole_command": len(lines) * len(labels) / wall_s,
+        "modelscope_pairs_per_s": their_speed,
+        "ratio": our_speed / their_speed,
     }
-    result["ratio"] = result["batchzs_pairs_per_s"] / result["modelscope_pairs_per_s"]
     for name, value in result.items():
         print(f"{name:<36}{value}")
     arguments.json.write_text(json.dumps(result, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -122,7 +122,7 @@ def granted_cpus(environ: Mapping[str, str], cgroup: Path = Path("/sys/fs/cgroup
             limits.append(max(1, int(quota) // int(period)))
     except (OSError, ValueError):
         pass  # no cgroup v2 here, or none that limits
-    if environ.get("SLURM_CPUS_PER_TASK", "").isdigit():
+    if environ.get("SLURM_CPUS_PER_TASK", "").isdecimal():
         limits.append(max(1, int(environ["SLURM_CPUS_PER_TASK"])))
     return min(limits)
 

@@ -1,0 +1,45 @@
+"""Every name on disk, and nothing in `scores/` but shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchzs.paths import RunPaths
+from tests.builders import odd_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_names_are_the_documented_ones(tmp_path: Path) -> None:
+    """Users and other tools rely on them."""
+    paths = RunPaths(tmp_path)
+    names = {
+        "scores": paths.scores,
+        "scores/part-00007.parquet": paths.shard(7),
+        "scores/part-123456.parquet": paths.shard(123_456),
+        "_SUCCESS": paths.success,
+        "state/run.json": paths.run_record,
+        "state/inputs.json": paths.inputs,
+        "state/summary.json": paths.summary,
+        "state/run.log": paths.log,
+        "state/run.lock": paths.lock,
+        "state/attempt": paths.attempt,
+        "state/shards/part-00007.json": paths.shard_record(7),
+        "state/tmp": paths.temporary,
+    }
+    assert {name: path.relative_to(tmp_path).as_posix() for name, path in names.items()} == {
+        name: name for name in names
+    }
+
+
+def test_own_files_are_a_runs_and_no_others(tmp_path: Path) -> None:
+    """Beginning anew removes these; the log, the lock and whatever a user put there stay."""
+    paths = RunPaths(odd_folder(tmp_path))
+    for folder in (paths.scores, paths.shard_records, paths.temporary):
+        folder.mkdir(parents=True)
+    own = [paths.success, paths.summary, paths.run_record, paths.inputs, paths.attempt]
+    own += [paths.shard(0), paths.shard(100_000), paths.shard_record(0), paths.temporary / "part-00001.parquet.77.tmp"]
+    for path in [*own, paths.log, paths.lock, paths.scores / "notes.txt", paths.output / "mine.parquet"]:
+        path.write_bytes(b"")
+    assert sorted(paths.own_files()) == sorted(own)
