@@ -86,6 +86,6 @@ class RunPaths:
     def own_files(self) -> Iterator[Path]:
         """Every file there is that a run made, the log and the lock left out: what beginning anew removes."""
         yield from (self.success, self.summary, self.run_record, self.inputs, self.attempt)
-        yield from sorted(self.shard_records.glob("part-*.json"))
-        yield from sorted(self.scores.glob("part-*.parquet"))
+        yield from sorted(self.shard_records.glob("part-[0-9]*.json"))
+        yield from sorted(self.scores.glob("part-[0-9]*.parquet"))
         yield from sorted(self.temporary.glob("*.tmp"))

@@ -154,6 +154,7 @@ def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], open
         fingerprint=fingerprint_of(job, model, resolved.precision, context.options.selection, hook.description),
         resolved=resolved,
         model=model,
+        input_digest=inputs.digest,
         num_rows=inputs.num_rows,
         num_shards=len(shards),
         test_hook=hook.description,
@@ -209,19 +210,25 @@ def _read_run_record(paths: RunPaths) -> RunRecord | None:
 def _inputs_again(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], begun: RunRecord) -> InputSet:
     """The frozen input, seen to be what is there now; frozen again where its record was lost."""
     paths = context.paths
-    raw = read_json(paths.inputs)
-    if isinstance(raw, dict):
-        frozen = input_set_from_json(raw)
+    frozen = _read_inputs(paths)
+    if frozen is not None:
         inputs = check_unchanged(frozen, found)
     else:
         logger.warning("%s: is missing or damaged: reading the input again", paths.inputs)
-        frozen = None
         inputs = _freeze(context, spec, found)
-        if inputs.num_rows != begun.num_rows:
+        if inputs.digest != begun.input_digest:
             raise InputError(
-                f"the input has {inputs.num_rows:,} rows, and had {begun.num_rows:,} when this run began: "
-                "put it back as it was, or begin anew with --restart"
+                f"the input is not what it was when this run began ({inputs.num_rows:,} rows now, {begun.num_rows:,} "
+                "then): put it back as it was, use another output.path, or begin anew with --restart"
             )
     if inputs != frozen:
         _write_inputs(paths, inputs)
     return inputs
+
+
+def _read_inputs(paths: RunPaths) -> InputSet | None:
+    raw = read_json(paths.inputs)
+    try:
+        return input_set_from_json(raw) if isinstance(raw, dict) else None
+    except InputError:
+        return None

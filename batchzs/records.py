@@ -76,6 +76,7 @@ class RunRecord(_Record):
     fingerprint: FingerprintRecord
     resolved: Resolved
     model: ModelRecord
+    input_digest: str
     num_rows: int
     num_shards: int
     test_hook: dict[str, JsonValue]

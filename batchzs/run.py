@@ -88,7 +88,7 @@ def run_job(context: RunContext) -> Outcome:
             for path in (paths.success, paths.summary):
                 path.unlink(missing_ok=True)
             done |= _score_missing(run, missing)
-        elif paths.success.exists():
+        elif paths.success.exists() and paths.summary.exists():
             return Outcome(_summary(run, done), None)
         hook.reach("run-finished")
         summary = _summary(run, done)
@@ -198,7 +198,7 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
     model = run.loaded or load_pair_model(run.opened.checkpoint, placement, resolved, hook)
     attempt = Attempt(_next_attempt(run.paths), placement, resolved)
     logger.info(
-        "scoring in %s on %s: %d threads, %s tokens a batch, model %s",
+        "scoring in %s on %s, threads: %d, batch tokens: %s, model %s",
         resolved.precision,
         placement.name,
         resolved.threads,

@@ -141,6 +141,7 @@ def run_record(job: JobConfig, **changes: Any) -> RunRecord:
         "fingerprint": {"scores": {}, "layout": {}, "decision": {}},
         "resolved": resolved(),
         "model": model_record(),
+        "input_digest": "0" * 64,
         "num_rows": 10,
         "num_shards": 2,
         "test_hook": {},
@@ -153,6 +154,7 @@ def shard_record(**changes: Any) -> ShardRecord:
     values: dict[str, Any] = {
         "index": 0,
         "first_row": 0,
+        "input_digest": "0" * 64,
         "num_rows": 5,
         "statuses": {"ok": 5},
         "labels": {"科技": 5},

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchzs.errors import ModelError
-from batchzs.models.classes import ClassIndices, StatedIndices, resolve_classes
+from batchzs.models.classes import ClassIndices, StatedIndices, refuse_unsettled_classes, resolve_classes
 from tests.builders import PATIENT
 
 NOTHING = StatedIndices(None, None)
@@ -165,3 +165,26 @@ def test_what_is_settled_is_always_sound(
     assert sorted(indices) == list(range(num_classes))
     for wanted, settled in zip(stated, (classes.entailment, classes.contradiction), strict=True):
         assert wanted is None or wanted == settled
+
+
+@pytest.mark.parametrize(
+    ("is_structbert", "id2label", "stated"),
+    [
+        (True, {}, StatedIndices(None, None)),
+        (False, {0: "entailment", 1: "not_entailment"}, StatedIndices(None, None)),
+        (False, {0: "contradiction", 1: "neutral", 2: "entailment"}, StatedIndices(None, None)),
+        (False, {}, StatedIndices(0, 2)),
+    ],
+)
+def test_classes_that_some_head_settles_pass_before_the_weights_are_known(
+    *, is_structbert: bool, id2label: dict[int, str], stated: StatedIndices
+) -> None:
+    """A two-class head settles what a three-class one would not, and the weights will say which it is."""
+    refuse_unsettled_classes(is_structbert=is_structbert, id2label=id2label, stated=stated)
+
+
+@pytest.mark.parametrize("id2label", [{}, {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}])
+def test_classes_that_no_head_settles_are_refused_before_the_weights_are_known(id2label: dict[int, str]) -> None:
+    """Neither names nor indices: reading the input and the weights first would be wasted."""
+    with pytest.raises(ModelError, match=r"state model\.entailment_id and model\.contradiction_id"):
+        refuse_unsettled_classes(is_structbert=False, id2label=id2label, stated=StatedIndices(None, None))

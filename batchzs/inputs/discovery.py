@@ -69,7 +69,7 @@ def find_files(spec: ReadSpec, exclude: Sequence[Path]) -> tuple[FoundFile, ...]
     if not found:
         raise InputError("the job names no input path")
     if search.num_skipped:
-        logger.info("skipped %d names under the input that are not data files", search.num_skipped)
+        logger.info("skipped %d name(s) under the input that are not data files", search.num_skipped)
     _refuse_twice(found)
     root = os.path.commonpath(roots)
     files = tuple(_describe(path, root, spec) for path in found)
@@ -114,10 +114,12 @@ class _Search:
     def _glob(self, pattern: str) -> tuple[list[Path], str]:
         parts = PurePosixPath(pattern).parts
         num_literal = 1
-        while (
+        while num_literal < len(parts) and (
             not glob.has_magic(parts[num_literal]) or _mode(str(PurePosixPath(*parts[: num_literal + 1]))) is not None
         ):
             num_literal += 1  # a folder that is really called `news [2024]` is no pattern
+        if num_literal == len(parts):
+            raise InputError(f"{pattern}: there is no such file or directory")
         root = str(PurePosixPath(*parts[:num_literal]))
         magic = parts[num_literal:]
         spelled_out = any(part.startswith(_SKIPPED_PREFIXES) for part in magic)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _VERSION = 1
+_WAYS_OUT = "put it back as it was, use another output.path, or begin anew with --restart"
 
 
 def input_set_to_json(input_set: InputSet) -> dict[str, Any]:
@@ -130,7 +131,9 @@ def check_unchanged(frozen: InputSet, found: Sequence[FoundFile]) -> InputSet:
         raise InputError(f"the input lacks files that this output was begun with: {list_names(missing, 5)}")
     additional = [name for name in now if name not in set(before)]
     if additional:
-        raise InputError(f"the input has files that this output was not begun with: {list_names(additional, 5)}")
+        raise InputError(
+            f"the input has files that this output was not begun with: {list_names(additional, 5)}: {_WAYS_OUT}"
+        )
     if before != now:
         moved = next(new for old, new in zip(before, now, strict=False) if old != new)
         raise InputError(f"the input's files are in another order than when this output was begun: {moved}")
@@ -148,7 +151,7 @@ def _unchanged(file: InputFile, found: FoundFile) -> InputFile:
     if same and old.mtime_ns != found.mtime_ns:
         same = digest_file(found) == file.digest
     if not same:
-        raise InputError(f"{found.path}: has changed since this output was begun")
+        raise InputError(f"{found.path}: has changed since this output was begun: {_WAYS_OUT}")
     return replace(file, found=found)
 
 

@@ -89,6 +89,24 @@ def resolve_classes(
     return ClassIndices(entailment, contradiction, neutral)
 
 
+def refuse_unsettled_classes(*, is_structbert: bool, id2label: Mapping[int, str], stated: StatedIndices) -> None:
+    """Do nothing where the classes could be settled for a head of three classes or of two.
+
+    What the configuration and the job say is known before the weights are, and so is what neither says.
+
+    Raises:
+        ModelError: no head could be read.
+    """
+    errors = []
+    for num_classes in (3, 2):
+        try:
+            resolve_classes(is_structbert=is_structbert, id2label=id2label, num_classes=num_classes, stated=stated)
+        except ModelError as exc:
+            errors.append(exc)
+    if len(errors) == 2:
+        raise errors[0]
+
+
 def _settle(stated: int | None, usual: int | None, meaning: str, id2label: Mapping[int, str]) -> int | None:
     """One index: the stated one; else the usual one, unless the names contradict it; else the named one."""
     if stated is not None:

@@ -66,9 +66,10 @@ def locate_model(model: ModelConfig, *, offline: bool, download: SnapshotDownloa
         )
     except Exception as exc:  # the client's error for "not in the cache" has changed between releases
         if offline:
+            where = "ModelScope's cache" if cache_dir is None else cache_dir
             raise ModelError(
-                f"{model.id} is not on this machine ({_one_line(exc)}), and --offline forbids fetching it: "
-                "run `batchzs fetch JOB` where there is a network, with the same model.cache_dir"
+                f"{model.id} is not in {where}, and --offline forbids fetching it: run `batchzs fetch JOB` where there "
+                "is a network, with the same model.cache_dir"
             ) from exc
     try:
         return Path(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from batchzs.errors import ModelError, UsageError
 from batchzs.models.checkpoint import Checkpoint, file_digest, read_checkpoint
-from batchzs.models.classes import ClassIndices, StatedIndices, resolve_classes
+from batchzs.models.classes import ClassIndices, StatedIndices, refuse_unsettled_classes, resolve_classes
 from batchzs.models.hub import locate_model
 from batchzs.models.tokenizer import CheckpointTokenizer, load_tokenizer
 from batchzs.pairs import check_hypotheses_fit
@@ -76,6 +76,11 @@ def open_model(job: JobConfig, known: ModelRecord | None, *, offline: bool) -> O
     """
     directory = _known_directory(job.model, known) or locate_model(job.model, offline=offline)
     checkpoint = read_checkpoint(directory)
+    refuse_unsettled_classes(
+        is_structbert=checkpoint.is_structbert,
+        id2label=checkpoint.id2label,
+        stated=StatedIndices(job.model.entailment_id, job.model.contradiction_id),
+    )
     limit = checkpoint.encoder.max_position_embeddings
     if job.engine.max_length > limit:
         raise UsageError(f"engine.max_length is {job.engine.max_length}, but the model takes at most {limit} tokens")

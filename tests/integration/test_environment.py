@@ -1,0 +1,174 @@
+"""Cron and containers: bare environments, odd locales, closed streams, no network; the shards are always the same."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Finished, Workshop
+
+HUB_ID = "damo/nlp_tiny.v1_zero-shot"
+HEAVY = "torch transformers modelscope polars pyarrow numpy tokenizers pydantic"
+
+
+def test_a_bare_environment(standard: Workshop, finished: Finished) -> None:
+    """No HOME, no PATH, the C locale with UTF-8 mode off, an ASCII stream, cwd /: Chinese names work (cases S6, S7)."""
+    environment = standard.environment({"stand_in": True}, None)
+    for name in ("HOME", "PATH", "LANG"):
+        del environment[name]
+    environment |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    result = standard.run("run", standard.standard_job, environment=environment, cwd=Path("/"))
+    assert result.code == 0, result.stderr
+    assert standard.is_like(finished)
+    assert str(standard.output) in result.stdout
+    assert "体育,球赛" in result.stdout
+    assert standard.input.name in (standard.state / "inputs.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("redirection", [">&-", "<&- >&- 2>&-"])
+def test_closed_streams(standard: Workshop, finished: Finished, redirection: str) -> None:
+    """Streams that are closed end no run, and no file of the run gets their numbers and stray lines (case S8)."""
+    result = standard.run("run", standard.standard_job, script=f'exec "$@" {redirection}')
+    assert result.code == 0, result.stderr
+    assert standard.is_like(finished)
+    assert "part-00007.parquet: 10 rows published" in (standard.state / "run.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("redirection", ["> /dev/full", "2> /dev/full"])
+def test_streams_that_take_nothing(done: Workshop, redirection: str) -> None:
+    """A full disk behind a redirected stream costs its lines and not the run: all is in `state/` as well."""
+    assert done.run("run", done.standard_job, script=f'exec "$@" {redirection}').code == 0
+
+
+def test_a_reader_that_went_away(done: Workshop) -> None:
+    """`batchzs run ... | head` leaves the exit code alone."""
+    done.run("run", done.standard_job, script='("$@"; echo $? > code) | true')
+    assert (done.folder / "code").read_text(encoding="utf-8") == "0\n"
+
+
+def test_messages_in_a_file(finished: Finished) -> None:
+    """Where standard error is a file, it holds whole lines and no carriage return, and results stay out of it."""
+    assert "\r" not in finished.ended.stderr
+    assert finished.ended.stderr.endswith("\n")
+    assert "part-00000.parquet: 20 rows published" in finished.ended.stderr
+    assert "published" not in finished.ended.stdout
+
+
+def test_messages_as_json(standard: Workshop, finished: Finished) -> None:
+    """With `--log-format json` every line is an object that says what happened, errors included."""
+    result = standard.run("run", standard.standard_job, "--log-format", "json")
+    assert result.code == 0, result.stderr
+    entries = [json.loads(line) for line in result.stderr.splitlines()]
+    events = [entry["event"] for entry in entries]
+    assert events.count("shard_published") == standard.num_shards
+    assert events.index("input_frozen") < events.index("scoring_started") < events.index("shard_published")
+    assert [entry["rows"] for entry in entries if entry["event"] == "shard_published"] == [20] * 7 + [10]
+    assert {entry["level"] for entry in entries} == {"info", "warning"}
+    assert standard.is_like(finished)
+    refused = standard.run("run", standard.standard_job, "--limit", "5", "--log-format", "json")
+    assert refused.code == 6
+    assert json.loads(refused.stderr.splitlines()[-1])["level"] == "error"
+
+
+def test_a_bar_on_a_terminal(standard: Workshop) -> None:
+    """On a terminal a bar shows rows, tokens a second and the time to go; messages stand on lines of their own."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "batchzs", "run", standard.standard_job],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+        env=standard.environment({"stand_in": True, "delay_s": 0.05}, {"TERM": "xterm"}),
+    )
+    os.close(slave)
+    shown = bytearray()
+    while True:
+        try:
+            shown += os.read(master, 4096)
+        except OSError:  # how Linux tells that the terminal's other end is closed
+            break
+    os.close(master)
+    assert process.wait(120) == 0
+    text = shown.decode()
+    bars = [part for part in text.split("\r") if "/150 rows [" in part]
+    assert len(bars) > 3
+    assert "tokens/s]" in bars[-1]
+    assert "100%" in bars[-1]
+    assert any("part-00003.parquet: 20 rows published" in part for part in text.replace("\n", "\r").split("\r"))
+
+
+def test_help_loads_nothing_heavy(workshop: Workshop) -> None:
+    """`--help` answers without a heavy library, lists the exit codes, and every command's help has an example."""
+    extra = {"GUARD_FORBIDS": HEAVY}
+    result = workshop.run("--help", extra=extra)
+    assert result.code == 0, result.stderr
+    assert "75  stopped on request" in result.stdout
+    commands = [
+        line.split()[0]
+        for line in result.stdout.partition("Commands:")[2].partition("Exit codes")[0].splitlines()
+        if line.strip()
+    ]
+    assert {"run", "fetch"} <= set(commands)
+    for command in commands:
+        shown = workshop.run(command, "--help", extra=extra)
+        assert shown.code == 0, shown.stderr
+        assert f"Example:\n    batchzs {command} " in shown.stdout
+    assert workshop.run("--version", extra=extra).stdout.startswith("batchzs, version ")
+
+
+def test_no_network_and_no_home(finished_by_model: Finished) -> None:
+    """A local model scores without one attempt to connect, without HOME, and writes only to the output (M1, M3)."""
+    assert len(finished_by_model.shards) == 4
+    assert (finished_by_model.table["status"] == "ok").sum() == 76
+
+
+def cache_model(workshop: Workshop) -> Path:
+    """Lay the checkpoint out as ModelScope's cache has a hub model; return the snapshot's directory."""
+    snapshot = workshop.folder / "缓存" / "models" / HUB_ID.replace("/", "--") / "snapshots" / "master"
+    shutil.copytree(workshop.model, snapshot)
+    return snapshot
+
+
+def test_a_hub_model_in_the_cache(standard: Workshop) -> None:
+    """A hub model that is on disk is found without a connection, by `fetch` and by `run`, read-only (case M1)."""
+    snapshot = cache_model(standard)
+    before = {path: path.stat().st_mtime_ns for path in (standard.folder / "缓存").rglob("*")}
+    job = standard.job(model={"path": None, "id": HUB_ID, "cache_dir": "缓存"})
+    extra = {"GUARD_NETWORK": "1", "HOME": str(job / "home")}
+    fetching = standard.start("fetch", job, hook=None, extra=extra)
+    result = standard.run("run", job, "--limit", "30", extra=extra)
+    assert result.code == 0, result.stderr
+    fetched = fetching.end()
+    assert fetched.code == 0, fetched.stderr
+    assert fetched.stdout == f"{snapshot}\n"
+    assert standard.record("run.json")["model"]["hub_id"] == HUB_ID
+    assert {path: path.stat().st_mtime_ns for path in (standard.folder / "缓存").rglob("*")} == before
+    # The run knows now where the model lies: the hub's client is not even loaded again.
+    again = standard.run("run", job, "--limit", "30", extra={**extra, "GUARD_FORBIDS": "modelscope torch"})
+    assert again.code == 0, again.stderr
+
+
+def test_a_hub_model_that_is_not_there(standard: Workshop) -> None:
+    """With `--offline` nothing connects: 4, and the command that fetches it. Without, the test's guard sees a try."""
+    job = standard.job(model={"path": None, "id": HUB_ID, "cache_dir": "缓存"})
+    extra = {"GUARD_NETWORK": "1"}
+    allowed = standard.start("fetch", job, extra=extra)
+    result = standard.run("run", job, "--offline", extra=extra)
+    assert result.code == 4, result.stderr
+    assert HUB_ID in result.stderr
+    assert "batchzs fetch" in result.stderr
+    assert result.stdout == ""
+    assert allowed.end().code == 98
