@@ -9,19 +9,22 @@ Needs NumPy, a tokenizer and a model object, and neither Polars nor transformers
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
 from batchzs.batching import TokenBudget, order_longest_first, plan_batches
 from batchzs.errors import MachineError
+from batchzs.journal import NoJournal
 from batchzs.models.memory import is_out_of_memory
 from batchzs.pairs import PairAssembler, TextTokenizer, TokenLists, Truncate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
 
     from batchzs.pairs import PackedPairs
 
@@ -73,6 +76,8 @@ class ScoringCounts:
     num_pairs: int = 0
     num_tokens: int = 0  # real ones, each pair's counted once
     num_duplicates: int = 0  # rows whose text another row of the shard has too, less the one that was scored
+    num_recovered: int = 0  # pairs that an earlier attempt had scored
+    recovered_s: float = 0.0  # what they took then
     num_scored_alone: int = 0  # texts whose logits were not finite at first
     splits: list[Split] = field(default_factory=list)
 
@@ -102,6 +107,33 @@ class BatchPlan:
         """Real tokens over all pairs."""
         return int(self.lengths.sum())
 
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 over the pairs and the batches: two plans with one digest are scored in the same batches."""
+        starts = np.array([batch.start for batch in self.batches], dtype=np.int64)
+        parts = (self.text_ids, self.label_ids, self.lengths, starts)
+        return hashlib.sha256(b"".join(hashlib.sha256(part.tobytes()).digest() for part in parts)).digest()
+
+
+class BatchJournal(Protocol):
+    """What keeps a shard's logits while it is under way; see `batchzs.journal`."""
+
+    recovered_s: float
+
+    def __enter__(self) -> Self:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write down what is pending."""
+
+    def recover(self, num_classes: int) -> np.ndarray:
+        """(pairs, classes) float32 logits of the plan's first batches, as earlier attempts left them."""
+
+    def add(self, logits: np.ndarray) -> None:
+        """Keep the next batch's logits."""
+
 
 class Engine:
     """Scores shards of texts against one list of hypotheses.
@@ -111,8 +143,8 @@ class Engine:
         tokenizer: gives token ids.
         hypotheses: the labels' hypotheses, in the job's order.
         settings: pair and batch sizes.
-        on_batch: called after every scored piece with its real tokens (0 where they were counted before) and the
-            shard's; what it raises ends the shard.
+        on_batch: called after every scored piece with the share of the shard that it adds (0 where that was counted
+            before) and the real tokens that were scored just now; what it raises ends the shard.
     """
 
     def __init__(
@@ -121,7 +153,7 @@ class Engine:
         tokenizer: TextTokenizer,
         hypotheses: Sequence[str],
         settings: EngineSettings,
-        on_batch: Callable[[int, int], None],
+        on_batch: Callable[[float, int], None],
     ) -> None:
         self._model = model
         self._tokenizer = tokenizer
@@ -131,11 +163,14 @@ class Engine:
         self._budget = TokenBudget(settings.max_batch_tokens)
         self._has_seen_finite = False
 
-    def score(self, texts: Sequence[str]) -> TextLogits:
+    def score(
+        self, texts: Sequence[str], open_journal: Callable[[bytes], BatchJournal] = lambda _: NoJournal()
+    ) -> TextLogits:
         """Score every text against every hypothesis.
 
         Args:
             texts: one shard's; an empty one, or one without a token of its own, gets NaN.
+            open_journal: gives the shard's journal for a plan's digest; batches that it holds are not scored again.
 
         Returns:
             Logits and facts, one entry a text, in the order of `texts`.
@@ -154,12 +189,15 @@ class Engine:
         )
         num_labels = len(self._hypotheses.lengths)
         logits = np.full((len(unique_texts), num_labels, self._model.num_classes), np.nan, dtype=np.float32)
-        for batch in plan.batches:
-            text_ids, label_ids = plan.text_ids[batch], plan.label_ids[batch]
-            for piece, values in self._score_batch(assembler, plan, batch, counts, self._model.forward):
-                logits[text_ids[piece], label_ids[piece]] = values
-                self._on_batch(int(plan.lengths[batch][piece].sum()), plan.num_tokens)
-            self._refuse_useless_precision(logits[text_ids, label_ids])
+        with open_journal(plan.digest) as journal:
+            for batch in self._recover(journal, plan, logits, counts):
+                text_ids, label_ids = plan.text_ids[batch], plan.label_ids[batch]
+                for piece, values in self._score_batch(assembler, plan, batch, counts, self._model.forward):
+                    logits[text_ids[piece], label_ids[piece]] = values
+                    num_tokens = int(plan.lengths[batch][piece].sum())
+                    self._on_batch(num_tokens / plan.num_tokens, num_tokens)
+                self._refuse_useless_precision(logits[text_ids, label_ids])
+                journal.add(logits[text_ids, label_ids])
         non_finite = self._score_alone(assembler, logits, np.unique(plan.text_ids), counts)
         return TextLogits(
             logits=logits[inverse],
@@ -199,6 +237,25 @@ class Engine:
             num_planned += len(texts)
         texts, label_ids, lengths = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
         return BatchPlan(texts, label_ids, lengths, tuple(batches))
+
+    def _recover(
+        self, journal: BatchJournal, plan: BatchPlan, logits: np.ndarray, counts: ScoringCounts
+    ) -> tuple[slice, ...]:
+        """Take over what an earlier attempt scored.
+
+        Returns:
+            The batches that are left.
+        """
+        recovered = journal.recover(self._model.num_classes)
+        num_pairs = counts.num_recovered = len(recovered)
+        counts.recovered_s = journal.recovered_s
+        if not num_pairs:
+            return plan.batches
+        logits[plan.text_ids[:num_pairs], plan.label_ids[:num_pairs]] = recovered
+        self._has_seen_finite |= bool(np.isfinite(recovered).any())
+        logger.info("%d of the shard's %d pairs were scored before: going on after them", num_pairs, counts.num_pairs)
+        self._on_batch(int(plan.lengths[:num_pairs].sum()) / plan.num_tokens, 0)
+        return tuple(batch for batch in plan.batches if batch.start >= num_pairs)
 
     def _score_batch(
         self, assembler: PairAssembler, plan: BatchPlan, batch: slice, counts: ScoringCounts, forward: Forward
@@ -270,7 +327,7 @@ class Engine:
                 for batch in plan.batches:
                     for piece, values in self._score_batch(assembler, plan, batch, counts, forward):
                         logits[text_id, plan.label_ids[batch][piece]] = values
-                        self._on_batch(0, counts.num_tokens)
+                        self._on_batch(0.0, 0)
                 if np.isfinite(logits[text_id]).all():
                     break
             non_finite[text_id] = not np.isfinite(logits[text_id]).all()

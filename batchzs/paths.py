@@ -71,6 +71,11 @@ class RunPaths:
         return self.state / "shards"
 
     @property
+    def journals(self) -> Path:
+        """The folder of progress inside shards."""
+        return self.state / "journal"
+
+    @property
     def temporary(self) -> Path:
         """The folder where files are written before they get their name."""
         return self.state / "tmp"
@@ -83,9 +88,14 @@ class RunPaths:
         """A shard's record."""
         return self.shard_records / f"part-{index:05d}.json"
 
+    def journal(self, index: int) -> Path:
+        """The progress inside a shard under way."""
+        return self.journals / f"part-{index:05d}.journal"
+
     def own_files(self) -> Iterator[Path]:
         """Every file there is that a run made, the log and the lock left out: what beginning anew removes."""
         yield from (self.success, self.summary, self.run_record, self.inputs, self.attempt)
         yield from sorted(self.shard_records.glob("part-[0-9]*.json"))
+        yield from sorted(self.journals.glob("part-[0-9]*.journal"))
         yield from sorted(self.scores.glob("part-[0-9]*.parquet"))
         yield from sorted(self.temporary.glob("*.tmp"))

@@ -6,6 +6,7 @@ its rows are durable, so the process may die at any line here and the same comma
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import socket
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from batchzs.durable import hold_lock, make_folders, publish, publish_bytes
 from batchzs.engine import Engine, EngineSettings
 from batchzs.errors import TooManyBadRowsError
+from batchzs.journal import ShardJournal
 from batchzs.logs import fields, log_to_file
 from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, SplitRecord, write_record
@@ -72,7 +74,7 @@ def run_job(context: RunContext) -> Outcome:
     """
     paths, hook = context.paths, context.hook
     started_s = time.monotonic()
-    make_folders(paths.scores, paths.shard_records, paths.temporary)
+    make_folders(paths.scores, paths.shard_records, paths.journals, paths.temporary)
     holder = f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     with hold_lock(paths.lock, holder) as is_alone:
         log_to_file(paths.log)
@@ -82,6 +84,8 @@ def run_job(context: RunContext) -> Outcome:
             sweep_temporary_files(paths)
         run = prepare_run(context)
         done = complete_shards(run)
+        for index in done:  # a kill between a shard's record and its journal's end leaves the journal
+            paths.journal(index).unlink(missing_ok=True)
         missing = [shard for shard in run.shards if shard.index not in done]
         _say_what_is_done(run, done, missing)
         if missing:
@@ -140,7 +144,7 @@ def _run_shard(run: PreparedRun, shard: Shard, attempt: Attempt, stages: Stages)
     start_s = clock()
     rows = stages.read(shard)
     read_s = clock()
-    scored = stages.engine.score(rows.texts)
+    scored = stages.engine.score(rows.texts, lambda plan_digest: _open_journal(run, shard, attempt, plan_digest))
     scored_s = clock()
     labelled = label_shard(run.job, run.opened.classes(run.record.model.num_classes), rows, scored)
     path = run.paths.shard(shard.index)
@@ -164,7 +168,7 @@ def _run_shard(run: PreparedRun, shard: Shard, attempt: Attempt, stages: Stages)
         size_bytes=size_bytes,
         sha256=sha256,
         read_s=read_s - start_s,
-        score_s=scored_s - read_s,
+        score_s=scored_s - read_s + scored.counts.recovered_s,
         write_s=clock() - scored_s,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         attempt=attempt.number,
@@ -177,6 +181,7 @@ def _run_shard(run: PreparedRun, shard: Shard, attempt: Attempt, stages: Stages)
         splits=tuple(SplitRecord(**asdict(split)) for split in scored.counts.splits),
     )
     write_record(run.paths.shard_record(shard.index), record, run.paths.temporary)
+    run.paths.journal(shard.index).unlink(missing_ok=True)
     hook.reach("shard-recorded")
     logger.info(
         "%s: %s rows published, %.1f s",
@@ -186,6 +191,17 @@ def _run_shard(run: PreparedRun, shard: Shard, attempt: Attempt, stages: Stages)
         extra=fields("shard_published", shard=shard.index, rows=shard.num_rows, seconds=round(clock() - start_s, 3)),
     )
     return record
+
+
+def _open_journal(run: PreparedRun, shard: Shard, attempt: Attempt, plan_digest: bytes) -> ShardJournal:
+    """The shard's journal; it holds only for the same pairs, batched and computed in the same way."""
+    resolved = attempt.resolved
+    identity = (
+        *(run.fingerprint_digest, shard.index, shard.first_row, shard.num_rows, plan_digest.hex()),
+        *(attempt.placement.kind, resolved.precision, resolved.threads, resolved.max_batch_tokens),
+    )
+    key = hashlib.sha256(repr(identity).encode()).digest()
+    return ShardJournal(run.paths.journal(shard.index), key, run.job.engine.checkpoint_seconds)
 
 
 def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, ShardRecord]:
@@ -214,9 +230,10 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
         stop.check()
         return read_rows(run.spec, run.inputs, shard.spans)
 
-    def on_batch(tokens: int, shard_tokens: int) -> None:
-        hook.reach("batch-scored")
-        progress.advance(current_rows * tokens / shard_tokens, tokens)
+    def on_batch(shard_share: float, num_tokens: int) -> None:
+        if num_tokens:
+            hook.reach("batch-scored")
+        progress.advance(current_rows * shard_share, num_tokens)
         stop.check()
 
     engine = Engine(

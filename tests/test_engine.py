@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from batchzs.engine import Engine, EngineSettings, TextLogits
 from batchzs.errors import InterruptedRunError, MachineError
+from batchzs.journal import ShardJournal
 from batchzs.models.checkpoint import read_checkpoint
 from batchzs.models.tokenizer import load_tokenizer
 from tests.builders import (
@@ -374,21 +375,21 @@ def test_head_tail_keeps_both_ends() -> None:
 
 
 def test_progress_is_told_after_every_piece_and_sums_up() -> None:
-    """Real tokens of each piece, with the shard's whole, also where batches are divided."""
-    calls: list[tuple[int, int]] = []
+    """Each piece's share of the shard and its real tokens, also where batches are divided."""
+    calls: list[tuple[float, int]] = []
     model = RecordingModel(before=failing_above(60))
-    engine = make_engine(model, on_batch=lambda tokens, whole: calls.append((tokens, whole)))
+    engine = make_engine(model, on_batch=lambda share, tokens: calls.append((share, tokens)))
     result = engine.score(["央行降息", "体育", "央行降息新闻" * 3, ""])
-    assert [tokens for tokens, _ in calls] == [batch.num_tokens for batch in model.batches]
-    assert {whole for _, whole in calls} == {result.counts.num_tokens}
-    assert sum(tokens for tokens, _ in calls) == result.counts.num_tokens
+    assert [tokens for _, tokens in calls] == [batch.num_tokens for batch in model.batches]
+    assert sum(tokens for _, tokens in calls) == result.counts.num_tokens
+    assert sum(share for share, _ in calls) == pytest.approx(1)
 
 
 def test_what_on_batch_raises_ends_the_shard() -> None:
     """A stop request is heard between batches, without another one being scored."""
     model = RecordingModel()
 
-    def stop(*_: int) -> None:
+    def stop(*_: float) -> None:
         raise InterruptedRunError("stopped by SIGTERM")
 
     with pytest.raises(InterruptedRunError):
@@ -398,17 +399,17 @@ def test_what_on_batch_raises_ends_the_shard() -> None:
 
 def test_a_stop_is_heard_while_texts_are_scored_again() -> None:
     """A shard full of texts to score alone does not keep a stopped run from ending; their tokens count once."""
-    calls: list[tuple[int, int]] = []
+    calls: list[tuple[float, int]] = []
 
-    def stop(tokens: int, whole: int) -> None:
-        calls.append((tokens, whole))
+    def stop(share: float, tokens: int) -> None:
+        calls.append((share, tokens))
         if len(calls) == 2:
             raise InterruptedRunError("stopped by SIGTERM")
 
     model = NanModel()
     with pytest.raises(InterruptedRunError):
         make_engine(model, ["n"], on_batch=stop, max_batch_tokens=1000).score(["央行", "☠", "☠坏"])
-    assert calls == [(6 + 5 + 6, 17), (0, 17)]
+    assert calls == [(1.0, 6 + 5 + 6), (0.0, 0)]
     assert len(model.batches) == 2
 
 
@@ -428,3 +429,42 @@ def test_a_text_of_a_megabyte_takes_seconds_for_twenty_labels(tmp_path: Path) ->
     assert result.num_tokens.tolist() == [1_000_000]
     assert result.truncated.tolist() == [True]
     assert [length for batch in model.batches for length in batch.lengths] == [512] * 20
+
+
+def test_batches_in_the_journal_are_not_scored_again(tmp_path: Path) -> None:
+    """After a stop anywhere, a second attempt scores the other batches only, and the logits are the same bits."""
+    texts = ["央行降息", "体育", "央行降息新闻" * 3, "", "a", "bc", "体育"]
+    whole_model = RecordingModel()
+    whole = make_engine(whole_model, max_batch_tokens=20).score(texts)
+    num_batches = len(whole_model.batches)
+    for stop_after in range(1, num_batches):
+
+        def open_journal(plan_digest: bytes, path: Path = tmp_path / f"{stop_after}.journal") -> ShardJournal:
+            return ShardJournal(path, plan_digest, interval_s=0)
+
+        first_model, second_model = RecordingModel(), RecordingModel()
+
+        def stop(*_: float, model: RecordingModel = first_model, limit: int = stop_after) -> None:
+            if len(model.batches) > limit:
+                raise InterruptedRunError("stopped by SIGTERM")
+
+        with pytest.raises(InterruptedRunError):
+            make_engine(first_model, max_batch_tokens=20, on_batch=stop).score(texts, open_journal)
+        resumed = make_engine(second_model, max_batch_tokens=20).score(texts, open_journal)
+        assert resumed.logits.tobytes() == whole.logits.tobytes()
+        assert len(second_model.batches) == num_batches - stop_after
+        assert resumed.counts.num_recovered == sum(len(b.lengths) for b in whole_model.batches[:stop_after])
+
+
+def test_a_journal_of_another_plan_is_not_used(tmp_path: Path) -> None:
+    """Another budget gives other batches: the digest differs, and everything is scored."""
+
+    def open_journal(plan_digest: bytes) -> ShardJournal:
+        return ShardJournal(tmp_path / "shard.journal", plan_digest, interval_s=0)
+
+    texts = ["央行降息", "体育", "央行降息新闻" * 3]
+    make_engine(RecordingModel(), max_batch_tokens=20).score(texts, open_journal)
+    model = RecordingModel()
+    result = make_engine(model, max_batch_tokens=1000).score(texts, open_journal)
+    assert result.counts.num_recovered == 0
+    assert sum(len(batch.lengths) for batch in model.batches) == result.counts.num_pairs

@@ -147,7 +147,6 @@ REFUSED_VALUES = [
     ("engine", "device: all", 'engine.device: found "all", which this version cannot do yet; name one device'),
     ("engine", "rescore_close: true", "engine.rescore_close: found true, which this version cannot do yet"),
     ("engine", "workers: 2", "engine.workers: found 2, which this version cannot do yet; leave it at auto or 1"),
-    ("engine", "checkpoint_seconds: 30", "engine.checkpoint_seconds: found 30, which this version cannot do yet"),
     ("input", "path: [a, 'news-{date}.csv']", "input.path: found a list, which this version cannot do yet"),
 ]
 

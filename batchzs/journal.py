@@ -1,0 +1,179 @@
+"""Progress inside a shard: an append-only file of logits, batch after batch in planned order.
+
+A record is a length, a checksum, and the logits of one or more whole batches; it is synced before it counts. Whatever
+tears the last record (a kill, a power failure, a full disk) costs that record only: reading stops at the first one
+whose checksum does not hold, and writing goes on from there. The file begins with a key that says which shard of which
+run, planned how, it belongs to; under any other key it is worth nothing and is begun anew.
+
+    header   magic (8 bytes), key (32 bytes)
+    record   payload length (uint32), CRC-32 of the payload (uint32), payload
+    payload  seconds of scoring since the record before (float64), logits (float32), all little-endian
+
+The format is batchzs's own, so that a record costs its logits and twelve bytes and can be synced by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import time
+import zlib
+from typing import IO, TYPE_CHECKING, Self
+
+import numpy as np
+
+from batchzs.errors import MachineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+logger = logging.getLogger(__name__)
+
+MAGIC = b"batchzs\x01"
+KEY_BYTES = 32
+_HEADER_BYTES = len(MAGIC) + KEY_BYTES
+_RECORD = struct.Struct("<II")
+_SECONDS = struct.Struct("<d")
+
+
+class NoJournal:
+    """Keeps nothing: a shard is scored in one go or from its beginning."""
+
+    recovered_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End without writing anything."""
+
+    def recover(self, num_classes: int) -> np.ndarray:
+        """Nothing is left from before: (0, classes) float32."""
+        return np.empty((0, num_classes), dtype=np.float32)
+
+    def add(self, logits: np.ndarray) -> None:
+        """Keep nothing."""
+
+
+class ShardJournal:
+    """The journal of one shard under way; use it in a `with` block, which writes down what is pending at its end.
+
+    Args:
+        path: the journal's file, made if it is not there.
+        key: 32 bytes that name shard, run and plan.
+        interval_s: how much scoring may be lost: a record is written before more than this is pending.
+        clock: gives seconds.
+
+    Raises:
+        MachineError: the file cannot be read or written.
+    """
+
+    def __init__(self, path: Path, key: bytes, interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._interval_s = interval_s
+        self._clock = clock
+        self._pending: list[np.ndarray] = []
+        self._last_record_s = self._last_batch_s = clock()
+        self.recovered_s = 0.0
+        self._recovered: list[bytes] = []
+        try:
+            self._file = self._open(key)
+        except OSError as exc:
+            raise self._error(exc) from exc
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            # A disk that is full is full for this record too; what ends the run then is the error on its way.
+            if not isinstance(error, MachineError):
+                self.write_pending()
+        finally:
+            self._file.close()
+
+    def recover(self, num_classes: int) -> np.ndarray:
+        """Take the logits that earlier attempts left.
+
+        Returns:
+            (pairs, classes) float32, for the first pairs of the plan, ending where a batch ends.
+        """
+        logits = np.frombuffer(b"".join(self._recovered), dtype="<f4").reshape(-1, num_classes)
+        self._recovered = []
+        self._last_record_s = self._last_batch_s = self._clock()
+        return logits.astype(np.float32)
+
+    def add(self, logits: np.ndarray) -> None:
+        """Take one whole batch's logits, (pairs, classes) float32, and write a record when one is due.
+
+        Due is before another batch as long as this one could carry what is pending past the interval.
+        """
+        self._pending.append(logits)
+        now_s = self._clock()
+        batch_s, self._last_batch_s = now_s - self._last_batch_s, now_s
+        if now_s - self._last_record_s + batch_s >= self._interval_s:
+            self.write_pending()
+
+    def write_pending(self) -> None:
+        """Make everything added so far durable.
+
+        Raises:
+            MachineError: the disk is in the way.
+        """
+        if not self._pending:
+            return
+        now_s = self._clock()
+        logits = np.concatenate(self._pending).astype("<f4").tobytes()
+        payload = _SECONDS.pack(now_s - self._last_record_s) + logits
+        try:
+            self._file.write(_RECORD.pack(len(payload), zlib.crc32(payload)) + payload)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as exc:
+            raise self._error(exc) from exc
+        self._pending = []
+        self._last_record_s = now_s
+
+    def _open(self, key: bytes) -> IO[bytes]:
+        content = self._path.read_bytes() if self._path.exists() else b""
+        end = 0
+        if content[:_HEADER_BYTES] == MAGIC + key:
+            end = self._read_records(content)
+        elif content:
+            logger.warning("%s: belongs to another plan or is damaged: beginning it anew", self._path)
+        if end:
+            file = self._path.open("r+b", buffering=0)
+            file.truncate(end)
+            file.seek(end)
+            return file
+        file = self._path.open("wb", buffering=0)
+        file.write(MAGIC + key)
+        return file
+
+    def _read_records(self, content: bytes) -> int:
+        """Collect the records whose checksums hold; returns where the last of them ends."""
+        end = _HEADER_BYTES
+        while len(content) - end >= _RECORD.size:
+            length, checksum = _RECORD.unpack_from(content, end)
+            payload = content[end + _RECORD.size : end + _RECORD.size + length]
+            if len(payload) < max(length, _SECONDS.size) or zlib.crc32(payload) != checksum:
+                break
+            self.recovered_s += _SECONDS.unpack_from(payload)[0]
+            self._recovered.append(payload[_SECONDS.size :])
+            end += _RECORD.size + length
+        if end < len(content):
+            logger.warning("%s: its last record is torn: dropping %d bytes", self._path, len(content) - end)
+        return end
+
+    def _error(self, exc: OSError) -> MachineError:
+        return MachineError(
+            f"{self._path}: progress inside the shard cannot be kept: {exc.strerror or exc}. Free space or mend the "
+            "permissions; the same command goes on from what is published"
+        )
