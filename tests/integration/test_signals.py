@@ -40,6 +40,7 @@ def test_a_second_signal_ends_it_at_once(standard: Workshop, finished: Finished)
     """A batch may take long; who asks twice does not wait for it, and nothing is torn."""
     running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 2 * STOPPING_LIMIT_S})
     running.wait_until(lambda: "scoring in" in running.stderr)
+    time.sleep(2)  # the line comes just before the first batch begins
     running.send(signal.SIGTERM)
     time.sleep(0.5)
     assert not running.has_ended
