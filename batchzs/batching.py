@@ -11,6 +11,7 @@ device score the same batches. Running out of memory only divides a planned batc
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,6 +59,28 @@ def plan_batches(lengths: np.ndarray, max_batch_tokens: int) -> list[slice]:
         batches.append(slice(start, stop))
         start = stop
     return batches
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """A shard's pairs in the order in which they are scored, and where batches begin and end."""
+
+    text_ids: np.ndarray  # (pairs,) int64
+    label_ids: np.ndarray  # (pairs,) int64
+    lengths: np.ndarray  # (pairs,) int64, descending within each chunk of labels
+    batches: tuple[slice, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        """Real tokens over all pairs."""
+        return int(self.lengths.sum())
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 over the pairs and the batches: two plans with one digest are scored in the same batches."""
+        starts = np.array([batch.start for batch in self.batches], dtype=np.int64)
+        parts = (self.text_ids, self.label_ids, self.lengths, starts)
+        return hashlib.sha256(b"".join(hashlib.sha256(part.tobytes()).digest() for part in parts)).digest()
 
 
 @dataclass(slots=True)

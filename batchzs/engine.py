@@ -9,21 +9,21 @@ Needs NumPy, a tokenizer and a model object, and neither Polars nor transformers
 
 from __future__ import annotations
 
-import hashlib
 import logging
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
-from batchzs.batching import TokenBudget, order_longest_first, plan_batches
+from batchzs.batch_scorer import BatchScorer, Split
+from batchzs.batching import BatchPlan, order_longest_first, plan_batches
 from batchzs.errors import MachineError
 from batchzs.journal import NoJournal
-from batchzs.models.memory import is_out_of_memory
 from batchzs.pairs import PairAssembler, TextTokenizer, TokenLists, Truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from batchzs.pairs import PackedPairs
@@ -58,15 +58,7 @@ class EngineSettings:
     truncate: Truncate
     max_batch_tokens: int  # padding counted
     labels_per_chunk: int
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """One batch that did not fit: its shape, and the limit in force after it."""
-
-    shape: str
-    batch_tokens: int
-    limit_tokens: int
+    num_workers: int  # batches scored at once; changes no logit
 
 
 @dataclass(slots=True)
@@ -91,28 +83,6 @@ class TextLogits:
     truncated: np.ndarray  # (texts,) bool
     non_finite: np.ndarray  # (texts,) bool, given up: no finite logits even in fp32
     counts: ScoringCounts
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """A shard's pairs in the order in which they are scored, and where batches begin and end."""
-
-    text_ids: np.ndarray  # (pairs,) int64
-    label_ids: np.ndarray  # (pairs,) int64
-    lengths: np.ndarray  # (pairs,) int64, descending within each chunk of labels
-    batches: tuple[slice, ...]
-
-    @property
-    def num_tokens(self) -> int:
-        """Real tokens over all pairs."""
-        return int(self.lengths.sum())
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 over the pairs and the batches: two plans with one digest are scored in the same batches."""
-        starts = np.array([batch.start for batch in self.batches], dtype=np.int64)
-        parts = (self.text_ids, self.label_ids, self.lengths, starts)
-        return hashlib.sha256(b"".join(hashlib.sha256(part.tobytes()).digest() for part in parts)).digest()
 
 
 class BatchJournal(Protocol):
@@ -143,8 +113,9 @@ class Engine:
         tokenizer: gives token ids.
         hypotheses: the labels' hypotheses, in the job's order.
         settings: pair and batch sizes.
-        on_batch: called after every scored piece with the share of the shard that it adds (0 where that was counted
-            before) and the real tokens that were scored just now; what it raises ends the shard.
+        on_batch: called after every scored batch, and now and then while one is waited for, with the share of the
+            shard that it adds (0 where that was counted before) and the real tokens that were scored just now; what it
+            raises ends the shard.
     """
 
     def __init__(
@@ -160,7 +131,9 @@ class Engine:
         self._hypotheses = tokenizer.encode(hypotheses)
         self._settings = settings
         self._on_batch = on_batch
-        self._budget = TokenBudget(settings.max_batch_tokens)
+        self._scorer = BatchScorer(
+            settings.num_workers, settings.max_batch_tokens, model.release_memory, lambda: on_batch(0.0, 0)
+        )
         self._has_seen_finite = False
 
     def score(
@@ -189,15 +162,17 @@ class Engine:
         )
         num_labels = len(self._hypotheses.lengths)
         logits = np.full((len(unique_texts), num_labels, self._model.num_classes), np.nan, dtype=np.float32)
+        self._scorer.splits = counts.splits
         with open_journal(plan.digest) as journal:
-            for batch in self._recover(journal, plan, logits, counts):
-                text_ids, label_ids = plan.text_ids[batch], plan.label_ids[batch]
-                for piece, values in self._score_batch(assembler, plan, batch, counts, self._model.forward):
-                    logits[text_ids[piece], label_ids[piece]] = values
-                    num_tokens = int(plan.lengths[batch][piece].sum())
+            batches = self._recover(journal, plan, logits, counts)
+            # Closed at once when this block ends, however it ends: no worker outlives its shard.
+            with closing(self._scorer.score(assembler, plan, batches, self._model.forward)) as scored:
+                for batch, values in scored:
+                    logits[plan.text_ids[batch], plan.label_ids[batch]] = values
+                    self._refuse_useless_precision(values)
+                    journal.add(values)
+                    num_tokens = int(plan.lengths[batch].sum())
                     self._on_batch(num_tokens / plan.num_tokens, num_tokens)
-                self._refuse_useless_precision(logits[text_ids, label_ids])
-                journal.add(logits[text_ids, label_ids])
         non_finite = self._score_alone(assembler, logits, np.unique(plan.text_ids), counts)
         return TextLogits(
             logits=logits[inverse],
@@ -257,49 +232,6 @@ class Engine:
         self._on_batch(int(plan.lengths[:num_pairs].sum()) / plan.num_tokens, 0)
         return tuple(batch for batch in plan.batches if batch.start >= num_pairs)
 
-    def _score_batch(
-        self, assembler: PairAssembler, plan: BatchPlan, batch: slice, counts: ScoringCounts, forward: Forward
-    ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Score one planned batch with one of the model's forwards, in smaller pieces where it does not fit.
-
-        Yields:
-            Pieces, as slices into the batch that cover it once, with their (pairs, classes) logits.
-        """
-        text_ids, label_ids, lengths = plan.text_ids[batch], plan.label_ids[batch], plan.lengths[batch]
-        pending = [slice(0, len(lengths))]
-        while pending:
-            piece = pending.pop()
-            parts = plan_batches(lengths[piece], self._budget.limit_tokens)
-            if len(parts) > 1:
-                pending += [slice(piece.start + p.start, piece.start + p.stop) for p in reversed(parts)]
-                continue
-            pairs = assembler.assemble(text_ids[piece], label_ids[piece])
-            values = _try_forward(forward, pairs)
-            if values is None:
-                self._back_off(pairs, counts)
-                pending.append(piece)
-            else:
-                self._budget.record_success()
-                yield piece, values
-
-    def _back_off(self, pairs: PackedPairs, counts: ScoringCounts) -> None:
-        batch_tokens = len(pairs.lengths) * int(pairs.lengths.max())
-        if len(pairs.lengths) == 1:
-            raise MachineError(
-                f"out of memory with a single pair of {batch_tokens} tokens: free memory on the device, or lower "
-                "engine.max_length; the same command goes on from the last published shard"
-            )
-        self._budget.record_failure(batch_tokens)
-        self._model.release_memory()
-        split = Split(pairs.shape, batch_tokens, self._budget.limit_tokens)
-        counts.splits.append(split)
-        logger.warning(
-            "out of memory with %s (%d tokens): going on with at most %d tokens a batch",
-            split.shape,
-            batch_tokens,
-            split.limit_tokens,
-        )
-
     def _refuse_useless_precision(self, values: np.ndarray) -> None:
         """Stop where the very first batch has not one finite number: every row would go the same way."""
         if self._has_seen_finite or not values.size:
@@ -324,9 +256,9 @@ class Engine:
             counts.num_scored_alone += 1
             plan = self._plan(assembler, np.array([text_id]))
             for forward in (self._model.forward, self._model.forward_exact):
-                for batch in plan.batches:
-                    for piece, values in self._score_batch(assembler, plan, batch, counts, forward):
-                        logits[text_id, plan.label_ids[batch][piece]] = values
+                with closing(self._scorer.score(assembler, plan, plan.batches, forward)) as scored:
+                    for batch, values in scored:
+                        logits[text_id, plan.label_ids[batch]] = values
                         self._on_batch(0.0, 0)
                 if np.isfinite(logits[text_id]).all():
                     break
@@ -347,17 +279,3 @@ def _deduplicate(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
     index_of: dict[str, int] = {}
     inverse = np.fromiter((index_of.setdefault(text, len(index_of)) for text in texts), np.int64, count=len(texts))
     return list(index_of), inverse
-
-
-def _try_forward(forward: Forward, pairs: PackedPairs) -> np.ndarray | None:
-    """Logits, or None where memory ran out.
-
-    The caller recovers after this has returned: while an exception is being handled, its traceback keeps every tensor
-    of the failed forward alive, and the retry would fail for want of what they hold.
-    """
-    try:
-        return forward(pairs)
-    except Exception as exc:
-        if not is_out_of_memory(exc):
-            raise
-    return None

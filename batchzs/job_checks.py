@@ -38,7 +38,6 @@ def _mentions_date(value: object) -> bool:
 _NOT_BUILT: tuple[tuple[KeyPath, Callable[[Any], bool], str], ...] = (
     (("engine", "device"), lambda value: value == "all", "name one device, or start one task a device"),
     (("engine", "rescore_close"), lambda value: value is True, "leave it at auto or false"),
-    (("engine", "workers"), lambda value: type(value) is int and value > 1, "leave it at auto or 1"),
     (
         ("input", "path"),
         _mentions_date,

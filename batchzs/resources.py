@@ -48,8 +48,8 @@ def resolve(job: JobConfig, placement: Placement, hook: TestHook) -> Resolved:
     return Resolved(
         device_kind=placement.kind,
         precision=precision,
-        threads=granted_cpus(os.environ),
-        workers=1,
+        threads=1 if placement.kind == "cpu" else granted_cpus(os.environ),
+        workers=num_workers(job, placement.kind),
         shard_rows=job.resolved_shard_rows,
         max_batch_tokens=max_batch_tokens(job, placement.kind),
         labels_per_chunk=(LABELS_PER_CHUNK if job.engine.labels_per_chunk == "auto" else job.engine.labels_per_chunk),
@@ -59,6 +59,13 @@ def resolve(job: JobConfig, placement: Placement, hook: TestHook) -> Resolved:
 def max_batch_tokens(job: JobConfig, kind: DeviceKind) -> int:
     """The token budget that batches are planned with on a kind of device."""
     return MAX_BATCH_TOKENS[kind] if job.engine.max_batch_tokens == "auto" else job.engine.max_batch_tokens
+
+
+def num_workers(job: JobConfig, kind: DeviceKind) -> int:
+    """How many batches are scored at once: as many as there are CPUs for them, one on a GPU."""
+    if job.engine.workers != "auto":
+        return job.engine.workers
+    return granted_cpus(os.environ) if kind == "cpu" else 1
 
 
 def precision_again(job: JobConfig, begun: Resolved, hook: TestHook) -> Precision:
@@ -80,9 +87,14 @@ def adopt(job: JobConfig, begun: Resolved, placement: Placement) -> Resolved:
             "go on where there is a GPU, or begin anew with --restart"
         )
     if placement.kind == begun.device_kind:
-        return begun
+        # The number of workers changes no bit: never more than this machine grants.
+        return begun.model_copy(update={"workers": min(begun.workers, num_workers(job, placement.kind))})
     logger.warning("this run was begun on %s and goes on on %s", begun.device_kind, placement.kind)
-    return begun.model_copy(update={"max_batch_tokens": max_batch_tokens(job, placement.kind)})
+    update = {
+        "max_batch_tokens": max_batch_tokens(job, placement.kind),
+        "workers": num_workers(job, placement.kind),
+    }
+    return begun.model_copy(update=update)
 
 
 def load_pair_model(checkpoint: Checkpoint, placement: Placement, resolved: Resolved, hook: TestHook) -> PairModel:

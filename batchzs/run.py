@@ -214,10 +214,10 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
     model = run.loaded or load_pair_model(run.opened.checkpoint, placement, resolved, hook)
     attempt = Attempt(_next_attempt(run.paths), placement, resolved)
     logger.info(
-        "scoring in %s on %s, threads: %d, batch tokens: %s, model %s",
+        "scoring in %s on %s, workers: %d, batch tokens: %s, model %s",
         resolved.precision,
         placement.name,
-        resolved.threads,
+        resolved.workers,
         f"{resolved.max_batch_tokens:,}",
         run.opened.checkpoint.directory,
         extra=fields("scoring_started", attempt=attempt.number, device=placement.device, **resolved.model_dump()),
@@ -245,6 +245,7 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
             truncate=run.job.engine.truncate,
             max_batch_tokens=resolved.max_batch_tokens,
             labels_per_chunk=resolved.labels_per_chunk,
+            num_workers=resolved.workers,
         ),
         on_batch,
     )

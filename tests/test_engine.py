@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -41,10 +42,15 @@ TEXTS = st.lists(st.text(alphabet="ab 央行", max_size=20), max_size=12)
 BUDGETS = st.sampled_from([1, 10, 40, 100, 100_000])
 
 
+def void(result: object) -> None:
+    """Drop what a call returns, for a callback that returns nothing."""
+    del result
+
+
 def make_engine(
     model: RecordingModel,
     hypotheses: Sequence[str] = HYPOTHESES,
-    on_batch: Callable[[int, int], None] = lambda *_: None,
+    on_batch: Callable[[float, int], None] = lambda *_: None,
     **changes: Any,
 ) -> Engine:
     """Build an engine around a model."""
@@ -53,6 +59,7 @@ def make_engine(
         "truncate": "head",
         "max_batch_tokens": 100,
         "labels_per_chunk": 64,
+        "num_workers": 1,
     }
     return Engine(model, CharacterTokenizer(), hypotheses, EngineSettings(**settings | changes), on_batch)
 
@@ -114,14 +121,15 @@ def test_one_text_worked_by_hand() -> None:
 
 
 @PATIENT
-@given(texts=TEXTS, budget=BUDGETS, labels_per_chunk=st.integers(1, 4), data=st.data())
+@given(texts=TEXTS, budget=BUDGETS, labels_per_chunk=st.integers(1, 4), workers=st.integers(1, 3), data=st.data())
 def test_batches_chunks_order_and_duplicates_change_no_logit(
-    texts: list[str], budget: int, labels_per_chunk: int, data: st.DataObject
+    texts: list[str], budget: int, labels_per_chunk: int, workers: int, data: st.DataObject
 ) -> None:
     """Case Z10: whatever else is in the shard, a text has the logits of its own pairs."""
     texts = data.draw(st.permutations(texts + texts[:3]))
     model = RecordingModel()
-    result = make_engine(model, max_batch_tokens=budget, labels_per_chunk=labels_per_chunk).score(texts)
+    changes: dict[str, Any] = {"max_batch_tokens": budget, "labels_per_chunk": labels_per_chunk, "num_workers": workers}
+    result = make_engine(model, **changes).score(texts)
     assert_all_right(result, texts)
     distinct = {text for text in texts if text.replace(" ", "")}
     assert result.counts.num_pairs == len(distinct) * len(HYPOTHESES) == len(scored_pairs(model))
@@ -133,13 +141,20 @@ def test_batches_chunks_order_and_duplicates_change_no_logit(
 
 
 @PATIENT
-@given(texts=TEXTS, budget=BUDGETS, limit=st.integers(40, 300), labels_per_chunk=st.integers(1, 4))
+@given(
+    texts=TEXTS,
+    budget=BUDGETS,
+    limit=st.integers(40, 300),
+    labels_per_chunk=st.integers(1, 4),
+    workers=st.integers(1, 3),
+)
 def test_running_out_of_memory_loses_and_repeats_no_pair(
-    texts: list[str], budget: int, limit: int, labels_per_chunk: int
+    texts: list[str], budget: int, limit: int, labels_per_chunk: int, workers: int
 ) -> None:
     """Case O4: however often a batch is divided, each pair is scored once and lands in its place."""
     model = RecordingModel(before=failing_above(limit))
-    result = make_engine(model, max_batch_tokens=budget, labels_per_chunk=labels_per_chunk).score(texts)
+    changes: dict[str, Any] = {"max_batch_tokens": budget, "labels_per_chunk": labels_per_chunk, "num_workers": workers}
+    result = make_engine(model, **changes).score(texts)
     assert_all_right(result, texts)
     expected = sorted(pair_ids(text, hypothesis) for text in set(texts) if text.strip() for hypothesis in HYPOTHESES)
     assert scored_pairs(model) == expected
@@ -374,13 +389,13 @@ def test_head_tail_keeps_both_ends() -> None:
     assert split_pairs(model.batches[0]) == [[1, *map(ord, "abchij"), 2, ord("n"), 2]]
 
 
-def test_progress_is_told_after_every_piece_and_sums_up() -> None:
-    """Each piece's share of the shard and its real tokens, also where batches are divided."""
+def test_progress_is_told_after_every_batch_and_sums_up() -> None:
+    """Each batch's share of the shard and its real tokens, also where batches are divided."""
     calls: list[tuple[float, int]] = []
     model = RecordingModel(before=failing_above(60))
     engine = make_engine(model, on_batch=lambda share, tokens: calls.append((share, tokens)))
     result = engine.score(["央行降息", "体育", "央行降息新闻" * 3, ""])
-    assert [tokens for _, tokens in calls] == [batch.num_tokens for batch in model.batches]
+    assert [share for share, _ in calls] == [tokens / result.counts.num_tokens for _, tokens in calls]
     assert sum(tokens for _, tokens in calls) == result.counts.num_tokens
     assert sum(share for share, _ in calls) == pytest.approx(1)
 
@@ -421,7 +436,9 @@ def test_a_text_of_a_megabyte_takes_seconds_for_twenty_labels(tmp_path: Path) ->
     (folder / "pytorch_model.bin").write_bytes(b"not read")
     tokenizer = load_tokenizer(read_checkpoint(folder))
     model = RecordingModel()
-    settings = EngineSettings(max_length=512, truncate="head", max_batch_tokens=4096, labels_per_chunk=64)
+    settings = EngineSettings(
+        max_length=512, truncate="head", max_batch_tokens=4096, labels_per_chunk=64, num_workers=1
+    )
     hypotheses = [f"这篇文章的标题是{number}" for number in range(20)]
     started_s = time.monotonic()
     result = Engine(model, tokenizer, hypotheses, settings, lambda *_: None).score(["央行降息" * 250_000])
@@ -445,7 +462,7 @@ def test_batches_in_the_journal_are_not_scored_again(tmp_path: Path) -> None:
         first_model, second_model = RecordingModel(), RecordingModel()
 
         def stop(*_: float, model: RecordingModel = first_model, limit: int = stop_after) -> None:
-            if len(model.batches) > limit:
+            if len(model.batches) == limit:
                 raise InterruptedRunError("stopped by SIGTERM")
 
         with pytest.raises(InterruptedRunError):
@@ -468,3 +485,48 @@ def test_a_journal_of_another_plan_is_not_used(tmp_path: Path) -> None:
     result = make_engine(model, max_batch_tokens=1000).score(texts, open_journal)
     assert result.counts.num_recovered == 0
     assert sum(len(batch.lengths) for batch in model.batches) == result.counts.num_pairs
+
+
+def test_workers_score_at_once_and_hand_on_in_order(tmp_path: Path) -> None:
+    """Two batches are under way together, and the journal still gets them in planned order."""
+    both = threading.Barrier(2, timeout=30)
+    model = RecordingModel(before=lambda _: void(both.wait()))
+    texts = ["央行", "体育", "科技", "财经"]
+    engine = make_engine(model, ["n"], max_batch_tokens=6, num_workers=2)
+    result = engine.score(texts, lambda digest: ShardJournal(tmp_path / "two.journal", digest, interval_s=0))
+    assert_all_right(result, texts, ["n"])
+    again = make_engine(RecordingModel(), ["n"], max_batch_tokens=6, num_workers=1)
+    resumed = again.score(texts, lambda digest: ShardJournal(tmp_path / "two.journal", digest, interval_s=0))
+    assert resumed.counts.num_recovered == 4
+    assert resumed.logits.tobytes() == result.logits.tobytes()
+
+
+def test_no_worker_outlives_a_failed_shard() -> None:
+    """An error in one batch ends the scoring: what is under way ends, and what is not begun is never begun."""
+
+    def fail(pairs: PackedPairs) -> None:
+        if len(pairs.lengths):
+            raise RuntimeError("CUDA error: device-side assert triggered")
+
+    model = RecordingModel(before=fail)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        make_engine(model, max_batch_tokens=1, num_workers=3).score(["央行", "体育", "科技"] * 20)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("batchzs-worker")]
+
+
+def test_a_stop_is_heard_while_a_batch_is_waited_for() -> None:
+    """A batch may take long: the run looks at the stop flag meanwhile, and ends once the batch has."""
+    released = threading.Event()
+    heard: list[float] = []
+
+    def on_batch(share: float, tokens: int) -> None:
+        if not tokens:
+            heard.append(share)
+            released.set()
+            raise InterruptedRunError("stopped by SIGTERM")
+
+    model = RecordingModel(before=lambda _: void(released.wait(30)))
+    with pytest.raises(InterruptedRunError):
+        make_engine(model, on_batch=on_batch, max_batch_tokens=1).score(["央行", "体育"])
+    assert heard == [0.0]
+    assert len(model.batches) <= 1

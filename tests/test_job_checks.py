@@ -146,7 +146,6 @@ REFUSED_VALUES = [
     # Not built yet: refused, never ignored.
     ("engine", "device: all", 'engine.device: found "all", which this version cannot do yet; name one device'),
     ("engine", "rescore_close: true", "engine.rescore_close: found true, which this version cannot do yet"),
-    ("engine", "workers: 2", "engine.workers: found 2, which this version cannot do yet; leave it at auto or 1"),
     ("input", "path: [a, 'news-{date}.csv']", "input.path: found a list, which this version cannot do yet"),
 ]
 
@@ -400,7 +399,7 @@ def test_set_mends_what_is_wrong_in_the_file(folder: Path) -> None:
         ("labels=[甲,甲]", '--set labels: labels, item 2: "甲" is the same name as item 1; remove one'),
         ("engine={device: cpu, device: cpu}", "--set engine: engine.device: given twice; keep one of the two"),
         ("output.path=~/x", '--set output.path: "~/x" begins with ~'),
-        ("engine.workers=3", "--set engine.workers: found 3, which this version cannot do yet"),
+        ("engine.device=all", '--set engine.device: found "all", which this version cannot do yet'),
     ],
 )
 def test_a_bad_set_is_named_as_it_was_typed(folder: Path, override: str, message: str) -> None:

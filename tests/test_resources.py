@@ -29,6 +29,12 @@ def three_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "granted_cpus", lambda _: 3)
 
 
+def test_auto_on_a_cpu() -> None:
+    """As many workers as CPUs, each with a single thread, so that their number changes no bit."""
+    found = resolve(make_job(engine__precision="fp32"), CPU, NO_HOOK)
+    assert (found.device_kind, found.threads, found.workers) == ("cpu", 1, 3)
+
+
 def test_auto_on_a_gpu() -> None:
     """fp16, a large budget, the CPUs that were granted."""
     found = resolve(make_job(), GPU, NO_HOOK)
@@ -71,15 +77,26 @@ def test_auto_stays_what_it_came_to(precision: str, begun: str, expected: str) -
 def test_the_same_kind_of_device_takes_everything_over() -> None:
     """A resumed shard is scored in the batches that it would have been scored in."""
     begun = resolved(threads=17, max_batch_tokens=99)
-    assert adopt(make_job(engine__max_batch_tokens=5), begun, CPU) is begun
+    assert adopt(make_job(engine__max_batch_tokens=5), begun, CPU) == begun
 
 
-def test_another_kind_of_device_is_told_of_and_gets_its_own_budget(caplog: pytest.LogCaptureFixture) -> None:
-    """The rest stays: precision, threads, chunks."""
+def test_workers_are_never_more_than_the_machine_grants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number changes no bit, so a run begun on a large node may go on on a small one."""
+    monkeypatch.setattr("batchzs.resources.granted_cpus", lambda _environ: 2)
+    assert adopt(make_job(), resolved(workers=64), CPU).workers == 2
+    assert adopt(make_job(), resolved(workers=1), CPU).workers == 1
+    assert adopt(make_job(engine__workers=3), resolved(workers=64), CPU).workers == 3
+
+
+def test_another_kind_of_device_is_told_of_and_gets_its_own_budget(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers too are those of the machine at hand; the rest stays: precision, threads, chunks."""
+    monkeypatch.setattr("batchzs.resources.granted_cpus", lambda _environ: 6)
     begun = resolved(device_kind="cuda", precision="bf16", max_batch_tokens=65536)
     with caplog.at_level("WARNING", logger="batchzs"):
         taken = adopt(make_job(), begun, CPU)
-    assert taken == begun.model_copy(update={"max_batch_tokens": 4096})
+    assert taken == begun.model_copy(update={"max_batch_tokens": 4096, "workers": 6})
     assert [record.getMessage() for record in caplog.records] == ["this run was begun on cuda and goes on on cpu"]
 
 
@@ -88,7 +105,7 @@ def test_a_device_that_cannot_do_the_runs_precision_is_refused() -> None:
     begun = resolved(device_kind="cuda", precision="fp16")
     with pytest.raises(MachineError, match="was begun in fp16 on a GPU, and this machine's device is A CPU"):
         adopt(make_job(), begun, CPU)
-    assert adopt(make_job(), begun, GPU) is begun
+    assert adopt(make_job(), begun, GPU) == begun
 
 
 def test_the_stand_in_needs_no_device_and_no_checkpoint() -> None:
