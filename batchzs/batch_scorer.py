@@ -104,7 +104,9 @@ class BatchScorer:
                 self._is_ending.set()
                 for _, future in waiting:
                     future.cancel()
-                wait([future for _, future in waiting])
+                # In steps, between which a second signal is heard: Polars has SIGINT restart the wait that it breaks.
+                while wait([future for _, future in waiting], timeout=POLL_S).not_done:
+                    pass
 
     @contextmanager
     def _pool(self) -> Iterator[ThreadPoolExecutor]:

@@ -1,7 +1,8 @@
-"""The `batchzs` command: the one place that prints and that turns errors into exit codes.
+"""The `batchzs` command: the one place that turns errors into exit codes, and the commands that work on a job.
 
-Commands read their arguments, call the library, and show what it returns. Heavy libraries are imported inside them, so
-that `batchzs --help` answers at once.
+Commands read their arguments, call the library, and show what it returns, through `printing` and nowhere else. Those
+that look at an output are in `cli_outputs`. Heavy libraries are imported inside commands, so that `batchzs --help`
+answers at once.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import click
 
 from batchzs import __version__
-from batchzs.errors import BatchzsError, InterruptedRunError, UsageError
-from batchzs.logs import flush_standard_streams, log_to_stream, open_standard_streams
+from batchzs.cli_outputs import bad, verify
+from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, UsageError
+from batchzs.logs import SEVERAL_LINES, flush_standard_streams, log_to_stream, open_standard_streams
+from batchzs.printing import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +39,7 @@ Exit codes:
   6   this output was begun by another job
   7   another run holds this output
   8   the machine is in the way: disk, permissions, device, memory
+  9   `verify` found a difference, or these results are damaged
   75  stopped on request: the same command goes on
 """
 
@@ -47,6 +51,10 @@ Exit codes:
 @click.version_option(__version__, prog_name="batchzs")
 def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
+
+
+batchzs.add_command(verify)
+batchzs.add_command(bad)
 
 
 def job_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -117,7 +125,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     context = RunContext(config, RunPaths(config.output.path), options, hook, stop, _progress(log_format))
     with stop.listening():
         outcome = run_job(context)
-    _show(format_summary(outcome.summary, outcome.wall_s))
+    show(format_summary(outcome.summary, outcome.wall_s))
     refuse_too_many_bad_rows(outcome.summary)
 
 
@@ -134,7 +142,7 @@ def fetch(*, job: Path, overrides: tuple[str, ...], offline: bool, log_format: L
     from batchzs.models.opening import open_model
 
     opened = open_model(config, known=None, offline=offline)
-    _show(str(opened.checkpoint.directory))
+    show(str(opened.checkpoint.directory))
 
 
 def main() -> NoReturn:
@@ -161,7 +169,9 @@ def _exit_code() -> int:
     try:
         batchzs.main(standalone_mode=False)
     except BatchzsError as error:
-        _complain(str(error), logging.WARNING if isinstance(error, InterruptedRunError) else logging.ERROR)
+        level = logging.WARNING if isinstance(error, InterruptedRunError) else logging.ERROR
+        # These two list what is wrong, a line each, and hold nothing that comes from the input.
+        _complain(str(error), level, has_lines=isinstance(error, UsageError | OtherJobError))
         return error.exit_code
     except click.ClickException as error:
         with contextlib.suppress(OSError):
@@ -177,20 +187,12 @@ def _exit_code() -> int:
     return 0
 
 
-def _show(text: str) -> None:
-    """Put a result on standard output; a reader that went away or a full disk behind it undoes no work."""
-    try:
-        click.echo(text)
-    except OSError as exc:
-        logging.getLogger("batchzs").warning("standard output takes nothing: %s", exc.strerror)
-
-
-def _complain(message: str, level: int = logging.ERROR) -> None:
+def _complain(message: str, level: int = logging.ERROR, *, has_lines: bool = False) -> None:
     """Put a message on standard error and into the run's log, wherever messages go by now."""
     logger = logging.getLogger("batchzs")
     if not logger.handlers:
         log_to_stream(sys.stderr, "plain")
-    logger.log(level, message)
+    logger.log(level, message, extra=SEVERAL_LINES if has_lines else None)
 
 
 def _begin(job: Path, overrides: tuple[str, ...], log_format: Literal["plain", "json"]) -> JobConfig:

@@ -2,6 +2,10 @@
 
 A file is written under a temporary name on the same file system, synced, renamed, and its folder synced: after a
 power failure the name points to all of the bytes or does not exist. Permissions are those that the umask gives.
+
+Nothing is written through a symbolic link: a name that is to be replaced is replaced, link or not, and where a file is
+opened to be added to, a link is refused. Otherwise whoever can put a link into an output could have any file changed
+that the run's user may write.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import errno
 import fcntl
 import logging
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
 from batchzs.errors import LockedError, MachineError
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
+
+#: So much of a lock file is shown: what batchzs writes there is shorter, and others may have written it.
+_HOLDER_BYTES = 200
 
 
 def make_folders(*folders: Path) -> None:
@@ -33,6 +40,38 @@ def make_folders(*folders: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise MachineError(f"{folder}: cannot make this folder: {exc.strerror} (output.path in the job)") from exc
+
+
+def refuse_links(*paths: Path) -> None:
+    """See that none of these names is a symbolic link; names that are not there yet are fine.
+
+    Raises:
+        MachineError: one is.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise _link_error(path)
+
+
+def open_no_link(path: str, flags: int) -> int:
+    """Open a file that is itself no symbolic link: an `opener` for `open`, with the umask's permissions.
+
+    Raises:
+        MachineError: the name is a link.
+    """
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            raise _link_error(path) from exc
+        raise
+
+
+def _link_error(path: Path | str) -> MachineError:
+    return MachineError(
+        f"{path}: is a symbolic link, and batchzs writes through none inside an output: remove it (output.path itself "
+        "may be a link)"
+    )
 
 
 @contextmanager
@@ -49,7 +88,10 @@ def publish(path: Path, temporary_folder: Path) -> Iterator[IO[bytes]]:
     temporary = temporary_folder / f"{path.name}.{os.getpid()}.tmp"
     try:
         try:
-            with temporary.open("wb") as file:
+            # The name can be foretold. What has it, a dead process's file or a link that somebody put there, goes
+            # away; x opens with O_EXCL, which follows no link and opens nothing that came in between.
+            temporary.unlink(missing_ok=True)
+            with temporary.open("xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -59,9 +101,10 @@ def publish(path: Path, temporary_folder: Path) -> Iterator[IO[bytes]]:
             raise
         sync_folder(path.parent)
     except OSError as exc:
+        where = f" ({exc.filename})" if exc.filename else ""
         raise MachineError(
-            f"{path}: cannot be written: {exc.strerror or exc}. Free space or mend the permissions; the same command "
-            "goes on from what is published"
+            f"{path}: cannot be written: {exc.strerror or exc}{where}. Free space or mend the permissions; the same "
+            "command goes on from what is published"
         ) from exc
 
 
@@ -69,6 +112,21 @@ def publish_bytes(path: Path, content: bytes, temporary_folder: Path) -> None:
     """Give `path` this content, all or nothing; see `publish`."""
     with publish(path, temporary_folder) as file:
         file.write(content)
+
+
+def remove(path: Path) -> None:
+    """Remove a file where it is there.
+
+    Raises:
+        MachineError: it is there and cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as exc:
+        raise MachineError(
+            f"{path}: cannot be removed: {exc.strerror}. Mend the permissions; the same command goes on from what is "
+            "published"
+        ) from exc
 
 
 def sync_folder(folder: Path) -> None:
@@ -96,10 +154,10 @@ def hold_lock(path: Path, holder: str) -> Iterator[bool]:
 
     Raises:
         LockedError: another process holds it.
-        MachineError: the file cannot be opened.
+        MachineError: the file cannot be opened, or is a symbolic link.
     """
     try:
-        file = path.open("a+", encoding="utf-8")
+        file = open(path, "a+b", buffering=0, opener=open_no_link)  # noqa: SIM115 - closed by the `with` below
     except OSError as exc:
         raise MachineError(f"{path}: cannot be opened: {exc.strerror}") from exc
     with file:
@@ -109,15 +167,14 @@ def hold_lock(path: Path, holder: str) -> Iterator[bool]:
         except OSError as exc:
             if exc.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 file.seek(0)
-                raise LockedError(
-                    f"{path.parent.parent}: another run holds this output ({file.read().strip()})"
-                ) from exc
+                other = file.read(_HOLDER_BYTES).decode("utf-8", errors="replace").strip()
+                raise LockedError(f"{path.parent.parent}: another run holds this output ({other})") from exc
             is_held = False
             logger.warning(
                 "%s: this file system has no locks (%s): see that only one run writes here", path, exc.strerror
             )
         else:
-            file.truncate(0)
-            file.write(holder + "\n")
-            file.flush()
+            with suppress(OSError):  # on a full disk the lock is held as well without saying by whom
+                file.truncate(0)
+                file.write(f"{holder}\n".encode())
         yield is_held

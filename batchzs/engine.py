@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Characters handed to the tokenizer at once: a second or two of work, and working objects of some hundred megabytes,
+#: which is what a shard of long texts would take many times over.
+CHARACTERS_PER_CALL = 2**20
+
 
 class PairModel(Protocol):
     """What the engine asks of a model."""
@@ -113,9 +117,9 @@ class Engine:
         tokenizer: gives token ids.
         hypotheses: the labels' hypotheses, in the job's order.
         settings: pair and batch sizes.
-        on_batch: called after every scored batch, and now and then while one is waited for, with the share of the
-            shard that it adds (0 where that was counted before) and the real tokens that were scored just now; what it
-            raises ends the shard.
+        on_batch: called after every scored batch, and now and then while texts are tokenised or a batch is waited
+            for, with the share of the shard that it adds (0 where that was counted before) and the real tokens that
+            were scored just now; what it raises ends the shard.
     """
 
     def __init__(
@@ -152,7 +156,7 @@ class Engine:
             MachineError: not even one pair fits into memory, or the first batch has no finite number.
         """
         unique_texts, inverse = _deduplicate(texts)
-        tokens = self._tokenizer.encode(unique_texts)
+        tokens = self._tokenise(unique_texts)
         assembler = self._assembler(tokens)
         plan = self._plan(assembler, np.flatnonzero(tokens.lengths))
         counts = ScoringCounts(
@@ -181,6 +185,18 @@ class Engine:
             non_finite=non_finite[inverse],
             counts=counts,
         )
+
+    def _tokenise(self, texts: Sequence[str]) -> TokenLists:
+        """Tokenise texts some at a time, so that a stop is heard in between and little is held beside the ids."""
+        num_before = np.cumsum([len(text) for text in texts], dtype=np.int64)
+        ends = [*(np.flatnonzero(np.diff(num_before // CHARACTERS_PER_CALL)) + 1).tolist(), len(texts)]
+        parts = []
+        for start, end in zip([0, *ends], ends, strict=False):
+            if start:
+                self._on_batch(0.0, 0)
+            parts.append(self._tokenizer.encode(texts[start:end]))
+        lengths = np.concatenate([part.lengths for part in parts])
+        return TokenLists(np.concatenate([part.ids for part in parts]), np.concatenate(([0], np.cumsum(lengths))))
 
     def _assembler(self, tokens: TokenLists) -> PairAssembler:
         return PairAssembler(

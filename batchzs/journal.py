@@ -68,15 +68,24 @@ class ShardJournal:
         key: 32 bytes that name shard, run and plan.
         interval_s: how much scoring may be lost: a record is written before more than this is pending.
         clock: gives seconds.
+        reach: told when a record is half written, and when it is written and not synced (see `batchzs.test_hook`).
 
     Raises:
         MachineError: the file cannot be read or written.
     """
 
-    def __init__(self, path: Path, key: bytes, interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        key: bytes,
+        interval_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        reach: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._path = path
         self._interval_s = interval_s
         self._clock = clock
+        self._reach = reach
         self._pending: list[np.ndarray] = []
         self._last_record_s = self._last_batch_s = clock()
         self.recovered_s = 0.0
@@ -133,8 +142,10 @@ class ShardJournal:
         logits = np.concatenate(self._pending).astype("<f4").tobytes()
         payload = _SECONDS.pack(now_s - self._last_record_s) + logits
         try:
-            self._file.write(_RECORD.pack(len(payload), zlib.crc32(payload)) + payload)
-            self._file.flush()
+            _write_all(self._file, _RECORD.pack(len(payload), zlib.crc32(payload)))
+            self._reach("journal-torn")
+            _write_all(self._file, payload)
+            self._reach("journal-written")
             os.fsync(self._file.fileno())
         except OSError as exc:
             raise self._error(exc) from exc
@@ -154,7 +165,11 @@ class ShardJournal:
             file.seek(end)
             return file
         file = self._path.open("wb", buffering=0)
-        file.write(MAGIC + key)
+        try:
+            _write_all(file, MAGIC + key)
+        except OSError:
+            file.close()
+            raise
         return file
 
     def _read_records(self, content: bytes) -> int:
@@ -177,3 +192,9 @@ class ShardJournal:
             f"{self._path}: progress inside the shard cannot be kept: {exc.strerror or exc}. Free space or mend the "
             "permissions; the same command goes on from what is published"
         )
+
+
+def _write_all(file: IO[bytes], content: bytes) -> None:
+    """Write every byte: on a nearly full disk an unbuffered file takes what fits, and raises at the next write only."""
+    while content:
+        content = content[file.write(content) :]

@@ -1,26 +1,33 @@
 """Where messages go: plain lines or JSON on standard error, and plain lines appended to the run's own log.
 
 The library logs through `logging`; only the command configures it, here. Everything is UTF-8 whatever the locale says,
-and a stream that cannot take a line never ends a run. No message holds a text of the input.
+and a stream that cannot take a line never ends a run. No message holds a text of the input. Names of files, columns
+and keys do stand in messages, and whoever makes the input chooses them; so what acts on a terminal or begins a line is
+written with escapes, here, where every message comes by.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from batchzs.durable import open_no_link
 from batchzs.errors import MachineError
+from batchzs.escape import json_line, one_line
 
 if TYPE_CHECKING:
+    from io import TextIOWrapper
     from pathlib import Path
 
 LogFormat = Literal["plain", "json"]
 ROOT = "batchzs"
+#: Marks a message that has several lines on purpose: pass it as `extra` to a logger.
+SEVERAL_LINES = {"batchzs_several_lines": True}
+_INDENT = "    "
 
 
 def fields(event: str, **values: Any) -> dict[str, Any]:
@@ -76,7 +83,7 @@ def log_to_file(path: Path) -> None:
     """Append messages to the run's log as well.
 
     Raises:
-        MachineError: it cannot be opened.
+        MachineError: it cannot be opened, or is a symbolic link.
     """
     try:
         handler = _FileHandler(path, mode="a", encoding="utf-8", errors="backslashreplace")
@@ -88,6 +95,9 @@ def log_to_file(path: Path) -> None:
 
 class _FileHandler(logging.FileHandler):
     """Writes lines to a file; on a full disk they are lost, and standard error has them still."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, errors=self.errors, opener=open_no_link)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Show no traceback for every line that finds no room: the run matters more."""
@@ -108,13 +118,19 @@ class _StreamHandler(logging.StreamHandler[TextIO]):
 
 
 class _PlainFormatter(logging.Formatter):
-    """2026-11-30 03:00:00 message, with the level where it is not an ordinary one."""
+    """2026-11-30 03:00:00 message, with the level where it is not an ordinary one.
+
+    A line that begins with a time is a message of batchzs; what belongs to the one before it is indented.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         when = datetime.fromtimestamp(record.created).astimezone()
-        text = f"{when:%Y-%m-%d %H:%M:%S} {level}{record.getMessage()}"
-        return text if record.exc_info is None else f"{text}\n{self.formatException(record.exc_info)}"
+        message = record.getMessage()
+        lines = message.split("\n") if hasattr(record, "batchzs_several_lines") else [message]
+        if record.exc_info is not None:
+            lines += self.formatException(record.exc_info).split("\n")
+        return f"{when:%Y-%m-%d %H:%M:%S} {level}" + f"\n{_INDENT}".join(map(one_line, lines))
 
 
 class _JsonFormatter(logging.Formatter):
@@ -130,4 +146,4 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info is not None:
             entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, default=str)
+        return json_line(entry)

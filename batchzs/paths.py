@@ -80,6 +80,11 @@ class RunPaths:
         """The folder where files are written before they get their name."""
         return self.state / "tmp"
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Every folder that files are written into, beside `state` itself."""
+        return (self.scores, self.shard_records, self.journals, self.temporary)
+
     def shard(self, index: int) -> Path:
         """A shard's Parquet file."""
         return self.scores / f"part-{index:05d}.parquet"

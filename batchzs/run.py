@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from batchzs.durable import hold_lock, make_folders, publish, publish_bytes
+from batchzs.durable import hold_lock, make_folders, publish, publish_bytes, refuse_links, remove
 from batchzs.engine import Engine, EngineSettings
 from batchzs.errors import TooManyBadRowsError
 from batchzs.journal import ShardJournal
@@ -25,6 +25,7 @@ from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, SplitRecord, write_record
 from batchzs.resources import adopt, load_pair_model, place
 from batchzs.resume import complete_shards, describe_indices, shard_provenance, sweep_temporary_files
+from batchzs.space import compare_space, estimated_bytes
 from batchzs.summary import summarise
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def run_job(context: RunContext) -> Outcome:
     """
     paths, hook = context.paths, context.hook
     started_s = time.monotonic()
-    make_folders(paths.scores, paths.shard_records, paths.journals, paths.temporary)
+    refuse_links(paths.state, *paths.folders)  # before anything is made: not even a folder is, elsewhere
+    make_folders(*paths.folders)
     holder = f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     with hold_lock(paths.lock, holder) as is_alone:
         log_to_file(paths.log)
@@ -85,12 +87,12 @@ def run_job(context: RunContext) -> Outcome:
         run = prepare_run(context)
         done = complete_shards(run)
         for index in done:  # a kill between a shard's record and its journal's end leaves the journal
-            paths.journal(index).unlink(missing_ok=True)
+            remove(paths.journal(index))
         missing = [shard for shard in run.shards if shard.index not in done]
         _say_what_is_done(run, done, missing)
         if missing:
             for path in (paths.success, paths.summary):
-                path.unlink(missing_ok=True)
+                remove(path)
             done |= _score_missing(run, missing)
         elif paths.success.exists() and paths.summary.exists():
             return Outcome(_summary(run, done), None)
@@ -181,7 +183,7 @@ def _run_shard(run: PreparedRun, shard: Shard, attempt: Attempt, stages: Stages)
         splits=tuple(SplitRecord(**asdict(split)) for split in scored.counts.splits),
     )
     write_record(run.paths.shard_record(shard.index), record, run.paths.temporary)
-    run.paths.journal(shard.index).unlink(missing_ok=True)
+    remove(run.paths.journal(shard.index))
     hook.reach("shard-recorded")
     logger.info(
         "%s: %s rows published, %.1f s",
@@ -201,7 +203,9 @@ def _open_journal(run: PreparedRun, shard: Shard, attempt: Attempt, plan_digest:
         *(attempt.placement.kind, resolved.precision, resolved.threads, resolved.max_batch_tokens),
     )
     key = hashlib.sha256(repr(identity).encode()).digest()
-    return ShardJournal(run.paths.journal(shard.index), key, run.job.engine.checkpoint_seconds)
+    path = run.paths.journal(shard.index)
+    refuse_links(path)
+    return ShardJournal(path, key, run.job.engine.checkpoint_seconds, reach=run.context.hook.reach)
 
 
 def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, ShardRecord]:
@@ -209,6 +213,7 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
 
     hook, stop, progress = run.context.hook, run.context.stop, run.context.progress
     stop.check()
+    _compare_space(run, missing)
     placement = place(run.job, hook)
     resolved = adopt(run.job, run.record.resolved, placement)
     model = run.loaded or load_pair_model(run.opened.checkpoint, placement, resolved, hook)
@@ -255,6 +260,13 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
         return run_shards(run, missing, attempt, Stages(read, engine))
     finally:
         progress.close()
+
+
+def _compare_space(run: PreparedRun, missing: Sequence[Shard]) -> None:
+    num_rows = sum(shard.num_rows for shard in missing)
+    input_bytes = sum(file.found.size_bytes for file in run.inputs.files)
+    share = num_rows / max(run.inputs.num_rows, 1)
+    compare_space(run.paths.output, estimated_bytes(run.job, num_rows, round(input_bytes * share)))
 
 
 def _say_what_is_done(run: PreparedRun, done: dict[int, ShardRecord], missing: Sequence[Shard]) -> None:

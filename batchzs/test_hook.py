@@ -8,6 +8,8 @@ fail_above_tokens   with stand_in: a batch of more tokens than this (padding cou
 nan_every           with stand_in: about one pair in so many gives NaN, by its token ids
 nan_ends            with stand_in: "never" (default), or "in_fp32": the exact forward gives those pairs numbers
 delay_s             with stand_in: seconds that each batch takes
+count_batches       with stand_in: a file that gets one line for every batch once it is scored, the number of its pairs,
+                    so that a test sees over several attempts what was scored twice
 crash               "point" or "point:n": SIGKILL to itself the n-th time that the run reaches the point (see POINTS)
 
 A run under the hook says so in its first line and in its state.
@@ -21,6 +23,7 @@ import re
 import signal
 import time
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -40,6 +43,8 @@ POINTS = (
     "inputs-frozen",  # the input was read once, its list is about to be stored
     "run-recorded",  # the run's record is on disk, nothing is scored
     "batch-scored",  # a batch's logits are in memory
+    "journal-torn",  # the head of a record of the shard's journal is written, its payload is not
+    "journal-written",  # a whole record is written, and not synced
     "shard-written",  # a shard's bytes are in its temporary file
     "shard-published",  # the shard has its name, its record is not written
     "shard-recorded",  # the shard's record is written
@@ -58,6 +63,7 @@ class TestHook:
     nan_every: int | None = None
     nan_ends: Literal["never", "in_fp32"] = "never"
     delay_s: float = 0.0
+    count_batches: str | None = None
     crash: str | None = None
     _reached: dict[str, int] = field(default_factory=dict)
 
@@ -125,6 +131,9 @@ class StandInModel:
         logits = self._logits(sums)
         if self.hook.nan_every:
             logits[sums % self.hook.nan_every == 0] = np.nan
+        if self.hook.count_batches is not None:
+            with Path(self.hook.count_batches).open("ab", buffering=0) as file:  # a kill loses no line
+                file.write(b"%d\n" % len(pairs.lengths))
         return logits
 
     def forward_exact(self, pairs: PackedPairs) -> np.ndarray:

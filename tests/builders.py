@@ -154,7 +154,6 @@ def shard_record(**changes: Any) -> ShardRecord:
     values: dict[str, Any] = {
         "index": 0,
         "first_row": 0,
-        "input_digest": "0" * 64,
         "num_rows": 5,
         "statuses": {"ok": 5},
         "labels": {"科技": 5},

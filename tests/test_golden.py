@@ -48,7 +48,9 @@ def test_logits_and_scores_equal_modelscopes(number: int, tokenizer: CheckpointT
     """Each case's logits and scores are ModelScope's within 1e-5, and so is the best label."""
     case = CASES[number]
     hypotheses = [case["template"].replace("{}", label) for label in case["labels"]]
-    settings = EngineSettings(max_length=512, truncate="head", max_batch_tokens=4096, labels_per_chunk=64, num_workers=2)
+    settings = EngineSettings(
+        max_length=512, truncate="head", max_batch_tokens=4096, labels_per_chunk=64, num_workers=2
+    )
     logits = Engine(model, tokenizer, hypotheses, settings, lambda *_: None).score([case["text"]]).logits
     classes = resolve_classes(
         is_structbert=True, id2label={}, num_classes=model.num_classes, stated=StatedIndices(None, None)

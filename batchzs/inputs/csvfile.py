@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ def read_layout(spec: ReadSpec, found: FoundFile) -> CsvLayout:
             names = tuple(f"column_{index}" for index in range(len(first)))
             return CsvLayout(codec, names, codec.mark_bytes, 0)
         names = tuple(name or "" for name in first)
-        repeated = sorted({name for name in names if names.count(name) > 1})
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise InputError(f"{found.path}: the header names {', '.join(map(repr, repeated))} more than once")
         return CsvLayout(codec, names, feed.offset, feed.num_lines)

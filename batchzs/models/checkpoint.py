@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SUPPORTED_MODEL_TYPES = ("structbert", "bert")
 SUPPORTED_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+#: Far above any BERT. A file that says a billion would have its list of parameters fill the memory.
+_MAX_LAYERS = 1000
 _WEIGHT_FILES: Mapping[str, tuple[str, ...]] = {
     # Each family's own tool prefers its own file; so do we, so that both are given the same weights.
     "structbert": ("pytorch_model.bin", "model.safetensors"),
@@ -115,7 +117,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path.parent}: has no {path.name}: a checkpoint directory needs one") from exc
     except OSError as exc:
         raise ModelError(f"{path}: cannot be read: {exc.strerror}") from exc
-    except ValueError as exc:  # bad JSON or bad UTF-8
+    except (ValueError, RecursionError) as exc:  # bad JSON, bad UTF-8, thousands of brackets
         raise ModelError(f"{path}: is not JSON ({exc}): the file is damaged or incomplete") from exc
     if not isinstance(content, dict):
         raise ModelError(f"{path}: found {type(content).__name__} at the top, expected a JSON object")
@@ -141,6 +143,8 @@ def _encoder_config(config: Mapping[str, Any], path: Path) -> EncoderConfig:
         layer_norm_eps=_small(config, "layer_norm_eps", 1e-12, path),
         hidden_act=activation,
     )
+    if encoder.num_hidden_layers > _MAX_LAYERS:
+        raise ModelError(f"{path}: num_hidden_layers is {encoder.num_hidden_layers}, expected at most {_MAX_LAYERS}")
     if encoder.hidden_size % encoder.num_attention_heads:
         raise ModelError(
             f"{path}: hidden_size {encoder.hidden_size} is no multiple of num_attention_heads "

@@ -91,7 +91,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> CheckpointTokenizer:
 def _read_settings(path: Path) -> dict[str, object]:
     try:
         settings = json.loads(path.read_bytes())
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:  # RecursionError: thousands of brackets
         raise ModelError(f"{path}: cannot be read as JSON: {exc}") from exc
     if not isinstance(settings, dict):
         raise ModelError(f"{path}: found {type(settings).__name__} at the top, expected a JSON object")

@@ -1,0 +1,63 @@
+"""The plain forward pass: transformers' own network, fp32, padded, on the CPU, one batch as it is given.
+
+Slow, and independent of `packed_bert`: what finished results are held against. The one module that needs transformers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from batchzs.models.weights import load_weights
+
+if TYPE_CHECKING:
+    from batchzs.models.checkpoint import Checkpoint
+    from batchzs.pairs import PackedPairs
+
+
+class PlainModel:
+    """A checkpoint as transformers' BertForSequenceClassification.
+
+    Args:
+        checkpoint: what to load.
+
+    Raises:
+        ModelError: the weights are damaged or incomplete.
+        MachineError: memory is short.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        weights = load_weights(checkpoint)
+        self.num_classes = len(weights["classifier.weight"])
+        # EncoderConfig's fields are named as in config.json; other keys there do not change what BERT computes.
+        config = BertConfig(**asdict(checkpoint.encoder), num_labels=self.num_classes)
+        self._network = BertForSequenceClassification(config).eval()
+        self._network.load_state_dict(
+            {key if key.startswith("classifier.") else f"bert.{key}": value.float() for key, value in weights.items()}
+        )
+
+    def forward(self, pairs: PackedPairs) -> np.ndarray:
+        """(pairs, classes) float32 logits; see `batchzs.engine.PairModel`."""
+        mask = np.arange(int(pairs.lengths.max())) < pairs.lengths[:, None]
+        input_ids = np.zeros(mask.shape, dtype=np.int64)
+        token_type_ids = np.zeros(mask.shape, dtype=np.int64)
+        input_ids[mask] = pairs.input_ids
+        token_type_ids[mask] = pairs.token_type_ids
+        with torch.inference_mode():
+            logits = self._network(
+                input_ids=torch.from_numpy(input_ids),
+                token_type_ids=torch.from_numpy(token_type_ids),
+                attention_mask=torch.from_numpy(mask.astype(np.int64)),
+            ).logits
+        return np.asarray(logits.numpy())
+
+    def forward_exact(self, pairs: PackedPairs) -> np.ndarray:
+        """(pairs, classes) float32 logits; this forward is exact already."""
+        return self.forward(pairs)
+
+    def release_memory(self) -> None:
+        """Nothing is cached on the CPU."""

@@ -1,0 +1,26 @@
+"""What the command says of itself."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from batchzs import errors
+from batchzs.cli import EXIT_CODES, batchzs
+
+
+@pytest.mark.parametrize("name", sorted(batchzs.commands))
+def test_every_command_has_an_example_and_says_what_its_options_do(name: str) -> None:
+    """`batchzs NAME --help` shows the command in use, and no option without a word."""
+    command = batchzs.commands[name]
+    assert command.epilog is not None
+    assert f"Example:\n  batchzs {name} " in command.epilog
+    assert command.help
+    assert all(option.help for option in command.params if isinstance(option, click.Option))
+
+
+def test_the_help_lists_every_exit_code() -> None:
+    """Each error's code is in the list that `batchzs --help` ends with."""
+    listed = {line.split()[0] for line in EXIT_CODES.splitlines()[2:]}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.BatchzsError)]
+    assert listed == {"0", *(str(kind.exit_code) for kind in kinds)}
