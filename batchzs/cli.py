@@ -91,7 +91,7 @@ Example:
 @job_options
 @click.option("--limit", type=click.IntRange(min=1), help="Score the first N rows.", metavar="N")
 @click.option("--sample", type=click.IntRange(min=1), help="Score N rows drawn at random.", metavar="N")
-@click.option("--seed", type=int, default=0, show_default=True, help="The seed of --sample.")
+@click.option("--seed", type=int, help="The seed of --sample, 0 if absent.")
 @click.option("--restart", is_flag=True, help="Begin anew: remove what batchzs wrote into the output before.")
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -101,7 +101,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     log_format: Literal["plain", "json"],
     limit: int | None,
     sample: int | None,
-    seed: int,
+    seed: int | None,
     restart: bool,
 ) -> None:
     """Score a job's texts, or what is missing of them.
@@ -110,6 +110,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     """
     if limit is not None and sample is not None:
         raise UsageError("--limit and --sample exclude each other: the first rows, or random ones")
+    if seed is not None and sample is None:
+        raise UsageError("--seed goes with --sample: how many rows are to be drawn?")
     config = _begin(job, overrides, log_format)
     from batchzs.paths import RunPaths
     from batchzs.plan import Selection
@@ -119,12 +121,16 @@ def run(  # noqa: PLR0913 - one parameter an option
     from batchzs.summary import format_summary
     from batchzs.test_hook import TestHook
 
-    options = RunOptions(Selection(limit, sample, seed), restart=restart, offline=offline)
+    options = RunOptions(Selection(limit, sample, seed or 0), restart=restart, offline=offline)
     hook = TestHook.from_environment(os.environ)
     stop = StopFlag()
     context = RunContext(config, RunPaths(config.output.path), options, hook, stop, _progress(log_format))
     with stop.listening():
-        outcome = run_job(context)
+        try:
+            outcome = run_job(context)
+        except InterruptedRunError as error:
+            # With --restart the same command would begin anew once more.
+            raise InterruptedRunError(f"{error}{', without --restart' if restart else ''}") from error
     show(format_summary(outcome.summary, outcome.wall_s))
     refuse_too_many_bad_rows(outcome.summary)
 

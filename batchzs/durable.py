@@ -14,6 +14,7 @@ import errno
 import fcntl
 import logging
 import os
+import secrets
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
@@ -85,12 +86,10 @@ def publish(path: Path, temporary_folder: Path) -> Iterator[IO[bytes]]:
     Raises:
         MachineError: the disk is full, read-only, or otherwise in the way. Nothing stays behind.
     """
-    temporary = temporary_folder / f"{path.name}.{os.getpid()}.tmp"
+    # A name that nobody else has: two machines may share a process id, and on a file system without locks an output.
+    temporary = temporary_folder / f"{path.name}.{secrets.token_hex(8)}.tmp"
     try:
         try:
-            # The name can be foretold. What has it, a dead process's file or a link that somebody put there, goes
-            # away; x opens with O_EXCL, which follows no link and opens nothing that came in between.
-            temporary.unlink(missing_ok=True)
             with temporary.open("xb") as file:
                 yield file
                 file.flush()

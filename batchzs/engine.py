@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: So many texts without one finite number among them are no accident.
+USELESS_AFTER_TEXTS = 8
 #: Characters handed to the tokenizer at once: a second or two of work, and working objects of some hundred megabytes,
 #: which is what a shard of long texts would take many times over.
 CHARACTERS_PER_CALL = 2**20
@@ -139,6 +141,7 @@ class Engine:
             settings.num_workers, settings.max_batch_tokens, model.release_memory, lambda: on_batch(0.0, 0)
         )
         self._has_seen_finite = False
+        self._texts_without: set[int] = set()  # of the shards so far, until a finite number is seen
 
     def score(
         self, texts: Sequence[str], open_journal: Callable[[bytes], BatchJournal] = lambda _: NoJournal()
@@ -173,7 +176,7 @@ class Engine:
             with closing(self._scorer.score(assembler, plan, batches, self._model.forward)) as scored:
                 for batch, values in scored:
                     logits[plan.text_ids[batch], plan.label_ids[batch]] = values
-                    self._refuse_useless_precision(values)
+                    self._refuse_useless_precision(plan.text_ids[batch], values)
                     journal.add(values)
                     num_tokens = int(plan.lengths[batch].sum())
                     self._on_batch(num_tokens / plan.num_tokens, num_tokens)
@@ -248,15 +251,20 @@ class Engine:
         self._on_batch(int(plan.lengths[:num_pairs].sum()) / plan.num_tokens, 0)
         return tuple(batch for batch in plan.batches if batch.start >= num_pairs)
 
-    def _refuse_useless_precision(self, values: np.ndarray) -> None:
-        """Stop where the very first batch has not one finite number: every row would go the same way."""
-        if self._has_seen_finite or not values.size:
+    def _refuse_useless_precision(self, text_ids: np.ndarray, values: np.ndarray) -> None:
+        """Stop where the first texts, several of them, have not one finite number: every row would go the same way.
+
+        One text alone proves nothing: it may be the one that breaks any precision.
+        """
+        if self._has_seen_finite:
             return
         self._has_seen_finite = bool(np.isfinite(values).any())
-        if not self._has_seen_finite:
+        self._texts_without.update(text_ids.tolist())
+        if not self._has_seen_finite and len(self._texts_without) >= USELESS_AFTER_TEXTS:
             raise MachineError(
-                "the first batch came back without one finite number: this precision is unusable on this device with "
-                "this model; set engine.precision: fp32 (and if that is what was used, the checkpoint is damaged)"
+                f"the first {len(self._texts_without)} texts came back without one finite number: this precision is "
+                "unusable on this device with this model; set engine.precision: fp32 (and if that is what was used, "
+                "the checkpoint is damaged)"
             )
 
     def _score_alone(

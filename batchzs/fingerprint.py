@@ -53,7 +53,6 @@ def fingerprint_of(
             "test hook": {key: test_hook[key] for key in ("stand_in", "nan_every", "nan_ends") if key in test_hook},
         },
         layout={
-            "input.format": job.input.format,
             "input.encoding": job.input.encoding,
             "input.csv": job.input.csv.model_dump(mode="json"),
             "input.keep": job.input.keep if job.input.keep == "all" else list(job.input.keep),
@@ -87,7 +86,7 @@ def refuse_other_job(begun: FingerprintRecord, now: FingerprintRecord, output: P
     for part in ("scores", "layout", "decision"):
         before, after = getattr(begun, part), getattr(now, part)
         lines += [
-            f"  {key}: begun with {_shown(before.get(key))}, now {_shown(after.get(key))}"
+            f"  {key}: {_both_shown(before.get(key), after.get(key))}"
             for key in sorted(before.keys() | after.keys())
             if before.get(key) != after.get(key)
         ]
@@ -99,6 +98,18 @@ def refuse_other_job(begun: FingerprintRecord, now: FingerprintRecord, output: P
         )
 
 
+def _both_shown(begun: JsonValue, now: JsonValue) -> str:
+    """Both values for people; of tables and long lists only what differs, which else might lie behind the cut."""
+    if isinstance(begun, dict) and isinstance(now, dict):
+        keys = [key for key in sorted(begun.keys() | now.keys()) if begun.get(key) != now.get(key)]
+        begun, now = ({key: value.get(key) for key in keys} for value in (begun, now))
+    elif isinstance(begun, list) and isinstance(now, list) and len(_shown(begun)) > _SHOWN_CHARACTERS:
+        begun, now = [item for item in begun if item not in now], [item for item in now if item not in begun]
+    return f"begun with {_shown(begun)}, now {_shown(now)}"
+
+
 def _shown(value: JsonValue) -> str:
+    if value is None:
+        return "nothing"
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."

@@ -87,6 +87,7 @@ class ShardJournal:
         self._clock = clock
         self._reach = reach
         self._pending: list[np.ndarray] = []
+        self._has_failed = False
         self._last_record_s = self._last_batch_s = clock()
         self.recovered_s = 0.0
         self._recovered: list[bytes] = []
@@ -102,8 +103,8 @@ class ShardJournal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            # A disk that is full is full for this record too; what ends the run then is the error on its way.
-            if not isinstance(error, MachineError):
+            # Where a record could not be written, what ends the run is that error, on its way already.
+            if not self._has_failed:
                 self.write_pending()
         finally:
             self._file.close()
@@ -148,6 +149,7 @@ class ShardJournal:
             self._reach("journal-written")
             os.fsync(self._file.fileno())
         except OSError as exc:
+            self._has_failed = True
             raise self._error(exc) from exc
         self._pending = []
         self._last_record_s = now_s

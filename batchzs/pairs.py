@@ -173,7 +173,7 @@ def _place_runs(
 
 
 def check_hypotheses_fit(hypotheses: TokenLists, names: Sequence[str], max_length: int) -> None:
-    """Refuse labels whose hypothesis leaves a text less than `MIN_TEXT_TOKENS` tokens.
+    """Refuse labels whose hypothesis leaves a text less than `MIN_TEXT_TOKENS` tokens, or is another label's in tokens.
 
     Args:
         hypotheses: each label's hypothesis, tokenised.
@@ -181,7 +181,7 @@ def check_hypotheses_fit(hypotheses: TokenLists, names: Sequence[str], max_lengt
         max_length: tokens of a pair at most, special ones included.
 
     Raises:
-        UsageError: naming each such label and what would fit.
+        UsageError: naming each such label and what would do.
     """
     room = max_length - NUM_SPECIAL_TOKENS - MIN_TEXT_TOKENS
     lines = [
@@ -191,5 +191,14 @@ def check_hypotheses_fit(hypotheses: TokenLists, names: Sequence[str], max_lengt
         for name, length in zip(names, hypotheses.lengths.tolist(), strict=True)
         if length > room
     ]
+    first_with: dict[bytes, str] = {}
+    for index, name in enumerate(names):
+        ids = hypotheses.ids[hypotheses.offsets[index] : hypotheses.offsets[index + 1]].tobytes()
+        twin = first_with.setdefault(ids, name)
+        if twin != name:
+            lines.append(
+                f"label {name!r}: its hypothesis is the same to the model as that of {twin!r}, token by token, so that "
+                "it could never win: word one of them otherwise"
+            )
     if lines:
         raise UsageError("\n".join(lines))

@@ -99,8 +99,10 @@ class RunPaths:
 
     def own_files(self) -> Iterator[Path]:
         """Every file there is that a run made, the log and the lock left out: what beginning anew removes."""
-        yield from (self.success, self.summary, self.run_record, self.inputs, self.attempt)
+        # What says what the rest is goes last: a removal that is cut short leaves no shard without its run.
+        yield from (self.success, self.summary)
+        yield from sorted(self.scores.glob("part-[0-9]*.parquet"))
         yield from sorted(self.shard_records.glob("part-[0-9]*.json"))
         yield from sorted(self.journals.glob("part-[0-9]*.journal"))
-        yield from sorted(self.scores.glob("part-[0-9]*.parquet"))
         yield from sorted(self.temporary.glob("*.tmp"))
+        yield from (self.attempt, self.inputs, self.run_record)

@@ -7,6 +7,7 @@ and every task cuts the same ones. It may span many small files, and be part of 
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -56,35 +57,33 @@ def plan_shards(row_counts: Sequence[int], shard_rows: int, selection: Selection
     0 [(0, 0, 3), (2, 0, 2)]
     5 [(2, 2, 4)]
     """
-    num_rows = sum(row_counts)
+    stops = list(accumulate(row_counts))  # of each file, in ordinals over the whole input
+    num_rows = stops[-1] if stops else 0
     if selection.sample is not None and selection.sample < num_rows:
         # A seeded draw of ordinals, not a key for anything secret.
         ordinals = sorted(random.Random(selection.seed).sample(range(num_rows), selection.sample))  # noqa: S311
         shards = [
-            _shard(number, first, _runs(ordinals[first : first + shard_rows]), row_counts)
+            _shard(number, first, _runs(ordinals[first : first + shard_rows]), stops)
             for number, first in enumerate(range(0, len(ordinals), shard_rows))
         ]
     else:
         selected = num_rows if selection.limit is None else min(selection.limit, num_rows)
         shards = [
-            _shard(number, first, [(first, min(first + shard_rows, selected))], row_counts)
+            _shard(number, first, [(first, min(first + shard_rows, selected))], stops)
             for number, first in enumerate(range(0, selected, shard_rows))
         ]
     return shards or [Shard(0, 0, ())]
 
 
-def _shard(index: int, first_row: int, runs: Iterable[tuple[int, int]], row_counts: Sequence[int]) -> Shard:
+def _shard(index: int, first_row: int, runs: Iterable[tuple[int, int]], stops: Sequence[int]) -> Shard:
     """Turn runs of row ordinals over the whole input into spans of single files."""
-    stops = list(accumulate(row_counts))
     spans = []
-    file_index = 0
     for run_start, run_stop in runs:
         start = run_start
         while start < run_stop:
-            while stops[file_index] <= start:
-                file_index += 1
+            file_index = bisect_right(stops, start)  # the file whose rows begin at or before, and end after
             stop = min(run_stop, stops[file_index])
-            before = stops[file_index] - row_counts[file_index]
+            before = stops[file_index - 1] if file_index else 0
             spans.append(RowSpan(file_index, start - before, stop - before))
             start = stop
     return Shard(index, first_row, tuple(spans))

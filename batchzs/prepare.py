@@ -10,15 +10,17 @@ import json
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchzs import __version__
 from batchzs.durable import publish_bytes
-from batchzs.errors import InputError, OtherJobError
+from batchzs.errors import InputError, OtherJobError, UsageError
 from batchzs.fingerprint import digest_of, fingerprint_of, refuse_other_job
 from batchzs.inputs.discovery import find_files
 from batchzs.inputs.frozen import check_unchanged, input_set_from_json, input_set_to_json
 from batchzs.inputs.spec import ReadSpec
+from batchzs.job import added_column_names
 from batchzs.logs import fields
 from batchzs.models.opening import OpenedModel, open_model
 from batchzs.plan import Selection, Shard, plan_shards
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from batchzs.test_hook import TestHook
 
 logger = logging.getLogger(__name__)
+
+#: Shards are numbered with five digits, and names sort as numbers only while all have as many.
+MAX_SHARDS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +126,10 @@ def prepare_run(context: RunContext) -> PreparedRun:
         OtherJobError: another job began this output.
     """
     job, paths = context.job, context.paths
+    _refuse_output_over_input(job, paths)
     spec = read_spec(job)
     found = find_files(spec, exclude=[paths.output])
+    _refuse_meaningless_settings(job, found)
     begun = None if context.options.restart else _read_run_record(paths)
     opened = open_model(job, begun.model if begun else None, offline=context.options.offline)
     context.stop.check()
@@ -142,6 +149,7 @@ def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], open
     placement = place(job, hook)
     resolved = resolve(job, placement, hook)
     inputs = _freeze(context, spec, found)
+    _refuse_taken_names(job, inputs)
     loaded = load_pair_model(opened.checkpoint, placement, resolved, hook)
     context.stop.check()
     model = opened.record(loaded.num_classes)
@@ -161,7 +169,7 @@ def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], open
     )
     if context.options.restart:  # as late as this: a job that cannot run costs nobody the results that are there
         remove_run(paths)
-    refuse_foreign_shards(paths, digest_of(record.fingerprint))
+    refuse_foreign_shards(paths, digest_of(record.fingerprint), inputs.digest)
     hook.reach("inputs-frozen")
     _write_inputs(paths, inputs)
     write_record(paths.run_record, record, paths.temporary)
@@ -171,7 +179,45 @@ def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], open
 
 def _plan(context: RunContext, inputs: InputSet, resolved: Resolved) -> list[Shard]:
     row_counts = [file.num_rows for file in inputs.files]
-    return plan_shards(row_counts, resolved.shard_rows, context.options.selection)
+    shards = plan_shards(row_counts, resolved.shard_rows, context.options.selection)
+    if len(shards) > MAX_SHARDS:
+        raise UsageError(
+            f"output.shard_rows: {resolved.shard_rows:,} makes {len(shards):,} shards, expected at most "
+            f"{MAX_SHARDS:,}, so that their names sort in order; raise it"
+        )
+    return shards
+
+
+def _refuse_output_over_input(job: JobConfig, paths: RunPaths) -> None:
+    for path in job.input.path:
+        if paths.output == Path(path) or paths.output in Path(path).parents:
+            raise UsageError(
+                f"output.path: {paths.output} holds the input {path}, and what lies in an output is never read as "
+                "input; choose another folder, one inside the input's, say"
+            )
+
+
+def _refuse_meaningless_settings(job: JobConfig, found: Sequence[FoundFile]) -> None:
+    """A setting that the input's format has no use for was meant for something: it is not passed over."""
+    kind = found[0].format
+    for key, is_set, formats in (
+        ("input.encoding", job.input.encoding != "utf-8", ("csv", "tsv", "jsonl")),
+        ("input.csv", job.input.csv != type(job.input.csv)(), ("csv", "tsv")),
+    ):
+        if is_set and kind not in formats:
+            raise UsageError(
+                f"{key}: means nothing for {kind} ({found[0].name}), only for {', '.join(formats)}; remove it"
+            )
+
+
+def _refuse_taken_names(job: JobConfig, inputs: InputSet) -> None:
+    """With `keep: all` and partition columns the carried names are known only now."""
+    taken = sorted({column.name for column in inputs.carried} & set(added_column_names(job)))
+    if taken:
+        raise UsageError(
+            f"output.prefix: the input has columns that batchzs adds too ({', '.join(taken)}); set a prefix, such as "
+            "zs_"
+        )
 
 
 def _freeze(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile]) -> InputSet:

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from batchzs.errors import MachineError
-from batchzs.models.device import Placement, choose_precision, find_device, granted_cpus
+from batchzs.models.device import Placement, choose_precision, cpu_has_bf16_units, find_device, granted_cpus
 from batchzs.records import Resolved
 
 if TYPE_CHECKING:
@@ -45,10 +45,16 @@ def resolve(job: JobConfig, placement: Placement, hook: TestHook) -> Resolved:
     precision, notice = _precision(job, placement.kind, hook)
     if notice is not None:
         logger.warning(notice)
+    if precision != "fp32":
+        logger.warning(
+            "scoring in %s: where two labels are nearly tied, another one may win than in fp32; scoring such rows "
+            "again (engine.rescore_close) is not built yet",
+            precision,
+        )
     return Resolved(
         device_kind=placement.kind,
         precision=precision,
-        threads=1 if placement.kind == "cpu" else granted_cpus(os.environ),
+        threads=num_threads(placement.kind),
         workers=num_workers(job, placement.kind),
         shard_rows=job.resolved_shard_rows,
         max_batch_tokens=max_batch_tokens(job, placement.kind),
@@ -59,6 +65,24 @@ def resolve(job: JobConfig, placement: Placement, hook: TestHook) -> Resolved:
 def max_batch_tokens(job: JobConfig, kind: DeviceKind) -> int:
     """The token budget that batches are planned with on a kind of device."""
     return MAX_BATCH_TOKENS[kind] if job.engine.max_batch_tokens == "auto" else job.engine.max_batch_tokens
+
+
+def num_threads(kind: DeviceKind) -> int:
+    """Threads inside a worker: one on a CPU, where workers are the threads; all that are granted beside a GPU."""
+    return 1 if kind == "cpu" else granted_cpus(os.environ)
+
+
+def refuse_slow_bf16(placement: Placement) -> None:
+    """Do nothing where the processor multiplies bf16 in hardware.
+
+    Raises:
+        MachineError: it does not; in software the night would not be enough.
+    """
+    if placement != STAND_IN and not cpu_has_bf16_units():
+        raise MachineError(
+            f"this run was begun in bf16, which {placement.name} does not multiply in hardware: go on on a machine "
+            "that does, or say that you mean it with engine.precision: bf16"
+        )
 
 
 def num_workers(job: JobConfig, kind: DeviceKind) -> int:
@@ -86,6 +110,8 @@ def adopt(job: JobConfig, begun: Resolved, placement: Placement) -> Resolved:
             f"this run was begun in fp16 on a GPU, and this machine's device is {placement.name}: "
             "go on where there is a GPU, or begin anew with --restart"
         )
+    if begun.precision == "bf16" and placement.kind == "cpu" and job.engine.precision == "auto":
+        refuse_slow_bf16(placement)
     if placement.kind == begun.device_kind:
         # The number of workers changes no bit: never more than this machine grants.
         return begun.model_copy(update={"workers": min(begun.workers, num_workers(job, placement.kind))})
@@ -93,6 +119,7 @@ def adopt(job: JobConfig, begun: Resolved, placement: Placement) -> Resolved:
     update = {
         "max_batch_tokens": max_batch_tokens(job, placement.kind),
         "workers": num_workers(job, placement.kind),
+        "threads": num_threads(placement.kind),
     }
     return begun.model_copy(update=update)
 

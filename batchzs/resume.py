@@ -12,15 +12,15 @@ import re
 import socket
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchzs.durable import sync_folder
 from batchzs.errors import MachineError, OtherJobError
-from batchzs.records import ShardRecord, read_record, write_record
+from batchzs.records import ShardRecord, read_json, read_record, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import pyarrow.parquet as pq
     from pydantic import JsonValue
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _WAYS_OUT = "use another output.path, move the file away, or begin anew with --restart"
+_FOREIGN = "move it away, or use another output.path"
 #: A shard's name, whichever run wrote it; what is called otherwise in `scores/` is somebody else's.
 _SHARD_NAME = re.compile(r"part-[0-9]{5,}\.parquet")
 
@@ -44,12 +45,13 @@ def shard_provenance(run: PreparedRun, shard: Shard) -> dict[str, JsonValue]:
         "shard": shard.index,
         "first_row": shard.first_row,
         "num_rows": shard.num_rows,
-        "model": run.record.model.hub_id or run.opened.checkpoint.directory.name,
+        "input": run.record.input_digest,
+        "model": run.record.model.hub_id or Path(run.record.model.directory).name,
         "revision": run.record.model.revision,
         "model_files": {file.name: file.sha256 for file in run.record.model.files},
         "labels": [label.name for label in run.job.labels],
         "hypotheses": [label.hypothesis for label in run.job.labels],
-        "template": run.job.template,
+        "template": run.record.job["template"],
         "precision": run.record.resolved.precision,
     }
 
@@ -60,9 +62,8 @@ def complete_shards(run: PreparedRun) -> dict[int, ShardRecord]:
     Raises:
         OtherJobError: `scores/` holds a file that is not one of this run's shards.
     """
-    _refuse_foreign_names(run.paths)
     expected = {run.paths.shard(shard.index).name for shard in run.shards}
-    for path in sorted(run.paths.scores.iterdir()):
+    for path in _files_of_scores(run.paths):
         if path.name not in expected:
             raise OtherJobError(f"{path}: is none of this run's {len(expected)} shards: {_WAYS_OUT}")
     done = {}
@@ -85,32 +86,43 @@ def complete_shards(run: PreparedRun) -> dict[int, ShardRecord]:
     return done
 
 
-def refuse_foreign_shards(paths: RunPaths, fingerprint: str) -> None:
+def refuse_foreign_shards(paths: RunPaths, fingerprint: str, input_digest: str) -> None:
     """See that a new run does not begin among another one's shards.
 
     Raises:
-        OtherJobError: `scores/` holds a file that is not of a run with this fingerprint.
+        OtherJobError: `scores/` holds a file that is not of a run with this fingerprint, on this input.
     """
     from batchzs.output import read_provenance
 
-    _refuse_foreign_names(paths)
-    for path in sorted(paths.scores.iterdir()):
+    for path in _files_of_scores(paths):
         footer = _footer(path)
         provenance = None if footer is None else read_provenance(footer)
         if provenance is None:
             raise OtherJobError(f"{path}: is a damaged shard, or none of batchzs: {_WAYS_OUT}")
         if provenance.get("fingerprint") != fingerprint:
             raise OtherJobError(f"{path}: was written by another job, whose record is gone: {_WAYS_OUT}")
+        if provenance.get("input") != input_digest:
+            raise OtherJobError(f"{path}: was made from another input, whose record is gone: {_WAYS_OUT}")
 
 
 def remove_run(paths: RunPaths) -> None:
     """Remove what a run made in this output, and nothing else; the log and the lock stay.
 
     Raises:
-        OtherJobError: `scores/` holds a file that is called like no shard; nothing was removed.
+        OtherJobError: a file is in the way that no run of batchzs wrote; nothing was removed.
         MachineError: a file cannot be removed.
     """
-    _refuse_foreign_names(paths)
+    from batchzs.output import read_provenance
+
+    raw = read_json(paths.run_record)
+    if raw is not None and not (isinstance(raw, dict) and "batchzs_version" in raw):
+        raise OtherJobError(f"{paths.run_record}: was not written by batchzs: {_FOREIGN}")
+    for path in _files_of_scores(paths):
+        footer = _footer(path)
+        # A shard that no longer opens may be ours only where a run of ours has begun.
+        is_own = raw is not None if footer is None else read_provenance(footer) is not None
+        if not is_own:
+            raise OtherJobError(f"{path}: was not written by batchzs: {_FOREIGN}")
     try:
         for path in paths.own_files():
             path.unlink(missing_ok=True)
@@ -149,10 +161,17 @@ def describe_indices(indices: Sequence[int]) -> str:
     return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _refuse_foreign_names(paths: RunPaths) -> None:
-    for path in sorted(paths.scores.iterdir()):
+def _files_of_scores(paths: RunPaths) -> list[Path]:
+    """What lies in `scores/`, but for hidden names, which readers of Parquet pass over too (NFS makes such).
+
+    Raises:
+        OtherJobError: a file is called like no shard.
+    """
+    files = [path for path in sorted(paths.scores.iterdir()) if not path.name.startswith((".", "_"))]
+    for path in files:
         if not _SHARD_NAME.fullmatch(path.name):
-            raise OtherJobError(f"{path}: is no shard of batchzs: move it away, or use another output.path")
+            raise OtherJobError(f"{path}: is no shard of batchzs: {_FOREIGN}")
+    return files
 
 
 def _footer(path: Path) -> pq.FileMetaData | None:
@@ -174,7 +193,7 @@ def _problem(path: Path, run: PreparedRun, shard: Shard) -> str | None:
         return "is no whole Parquet file"
     provenance = read_provenance(footer) or {}
     expected = shard_provenance(run, shard)
-    for key in ("fingerprint", "shard", "first_row", "num_rows"):
+    for key in ("fingerprint", "input", "shard", "first_row", "num_rows"):
         if provenance.get(key) != expected[key]:
             return f"its metadata says {key} {provenance.get(key)}, expected {expected[key]}"
     if footer.num_rows != shard.num_rows:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from batchzs.inputs.rows import ShardRows
+    from batchzs.job import JobConfig
     from batchzs.models.device import Placement
     from batchzs.paths import RunPaths
     from batchzs.plan import Shard
@@ -84,6 +85,7 @@ def run_job(context: RunContext) -> Outcome:
             logger.warning("TEST HOOK in force: %s; these results are no real ones", hook.description)
         if is_alone:
             sweep_temporary_files(paths)
+        _warn_of_one_label(context.job)
         run = prepare_run(context)
         done = complete_shards(run)
         for index in done:  # a kill between a shard's record and its journal's end leaves the journal
@@ -120,7 +122,8 @@ def refuse_too_many_bad_rows(summary: Summary) -> None:
         raise TooManyBadRowsError(
             f"{summary.num_quarantined:,} of {summary.num_rows:,} rows ({summary.quarantined_share:.2%}) are "
             f"quarantined, more than input.max_bad_share allows ({summary.max_bad_share:.2%}). Every row is in the "
-            "output; the columns status and reason say which and why"
+            "output: `batchzs bad` lists the damaged ones; mend them, or raise input.max_bad_share and run again, "
+            "which scores nothing anew"
         )
 
 
@@ -149,42 +152,43 @@ def _run_shard(run: PreparedRun, shard: Shard, attempt: Attempt, stages: Stages)
     scored = stages.engine.score(rows.texts, lambda plan_digest: _open_journal(run, shard, attempt, plan_digest))
     scored_s = clock()
     labelled = label_shard(run.job, run.opened.classes(run.record.model.num_classes), rows, scored)
+    names = [label.name for label in run.job.labels]
     path = run.paths.shard(shard.index)
     with publish(path, run.paths.temporary) as file:
         size_bytes, sha256 = write_shard(file, labelled.table, shard_provenance(run, shard), run.job.output.compression)
         hook.reach("shard-written")
+        record = ShardRecord(
+            index=shard.index,
+            first_row=shard.first_row,
+            num_rows=shard.num_rows,
+            statuses=dict(Counter(labelled.statuses.tolist())),
+            labels={names[index]: count for index, count in Counter(labelled.best.tolist()).items() if index >= 0},
+            num_truncated=int(scored.truncated.sum()),
+            num_duplicates=scored.counts.num_duplicates,
+            num_nul_texts=sum("\0" in text for text in rows.texts),
+            num_scored_alone=scored.counts.num_scored_alone,
+            num_pairs=scored.counts.num_pairs,
+            num_tokens=scored.counts.num_tokens,
+            size_bytes=size_bytes,
+            sha256=sha256,
+            read_s=read_s - start_s,
+            score_s=scored_s - read_s + scored.counts.recovered_s,
+            write_s=clock() - scored_s,
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            attempt=attempt.number,
+            host=socket.gethostname(),
+            device=attempt.placement.device,
+            device_name=attempt.placement.name,
+            precision=attempt.resolved.precision,
+            threads=attempt.resolved.threads,
+            max_batch_tokens=attempt.resolved.max_batch_tokens,
+            splits=tuple(SplitRecord(**asdict(split)) for split in scored.counts.splits),
+        )
+        # The record first: alone it says nothing, and no shard is ever without it.
+        write_record(run.paths.shard_record(shard.index), record, run.paths.temporary)
+        hook.reach("shard-recorded")
     hook.reach("shard-published")
-    names = [label.name for label in run.job.labels]
-    record = ShardRecord(
-        index=shard.index,
-        first_row=shard.first_row,
-        num_rows=shard.num_rows,
-        statuses=dict(Counter(labelled.statuses.tolist())),
-        labels={names[index]: count for index, count in Counter(labelled.best.tolist()).items() if index >= 0},
-        num_truncated=int(scored.truncated.sum()),
-        num_duplicates=scored.counts.num_duplicates,
-        num_nul_texts=sum("\0" in text for text in rows.texts),
-        num_scored_alone=scored.counts.num_scored_alone,
-        num_pairs=scored.counts.num_pairs,
-        num_tokens=scored.counts.num_tokens,
-        size_bytes=size_bytes,
-        sha256=sha256,
-        read_s=read_s - start_s,
-        score_s=scored_s - read_s + scored.counts.recovered_s,
-        write_s=clock() - scored_s,
-        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        attempt=attempt.number,
-        host=socket.gethostname(),
-        device=attempt.placement.device,
-        device_name=attempt.placement.name,
-        precision=attempt.resolved.precision,
-        threads=attempt.resolved.threads,
-        max_batch_tokens=attempt.resolved.max_batch_tokens,
-        splits=tuple(SplitRecord(**asdict(split)) for split in scored.counts.splits),
-    )
-    write_record(run.paths.shard_record(shard.index), record, run.paths.temporary)
     remove(run.paths.journal(shard.index))
-    hook.reach("shard-recorded")
     logger.info(
         "%s: %s rows published, %.1f s",
         path.name,
@@ -262,6 +266,13 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
         progress.close()
 
 
+def _warn_of_one_label(job: JobConfig) -> None:
+    """A list typed with full-width commas is one label to YAML, and would cost a night."""
+    (*others, label) = job.labels
+    if not others and any(mark in label.name for mark in "，、"):
+        logger.warning("labels: found one label, %s: for several, write plain commas between them", label.name)
+
+
 def _compare_space(run: PreparedRun, missing: Sequence[Shard]) -> None:
     num_rows = sum(shard.num_rows for shard in missing)
     input_bytes = sum(file.found.size_bytes for file in run.inputs.files)
@@ -284,7 +295,7 @@ def _say_what_is_done(run: PreparedRun, done: dict[int, ShardRecord], missing: S
             extra=extra,
         )
     else:
-        logger.info("all %d shards are complete: nothing to score", len(done), extra=extra)
+        logger.info("all shards are complete (%d): nothing to score", len(done), extra=extra)
 
 
 def _next_attempt(paths: RunPaths) -> int:

@@ -37,8 +37,9 @@ class StopFlag:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take over the signals while the block runs."""
-        previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        """Take over the signals while the block runs, but for those that whoever started us wants ignored (nohup)."""
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        previous = {number: signal.signal(number, self._handle) for number in heard}
         try:
             yield
         finally:

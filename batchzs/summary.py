@@ -90,7 +90,8 @@ def format_summary(summary: Summary, wall_s: float | None) -> str:
         quarantined += f" ({', '.join(f'{word} {count:,}' for word, count in words.items())})"
     lines.append(quarantined)
     lines.append(f"{'truncated':<12}{summary.num_truncated:,}")
-    lines.append(f"{'duplicates':<12}{summary.num_duplicates:,} (scored once with their twins)")
+    twins = " (scored once with their twins)" if summary.num_duplicates else ""
+    lines.append(f"{'duplicates':<12}{summary.num_duplicates:,}{twins}")
     for count, what in (
         (summary.num_splits, "batches made smaller after running out of memory"),
         (summary.num_scored_alone, "texts scored again alone, their logits not being finite at first"),
@@ -100,7 +101,7 @@ def format_summary(summary: Summary, wall_s: float | None) -> str:
             lines.append(f"{'note':<12}{what}: {count:,}")
     took = f"{format_duration(summary.device_s)} of scoring"
     if wall_s is not None:
-        took = f"{format_duration(wall_s)}, {took}"
+        took = f"{format_duration(wall_s)} now, {took} in all"
     speed = (
         f"{summary.pairs_per_s:,.0f} pairs/s, {summary.tokens_per_s:,.0f} tokens/s, "
         f"{summary.resolved.precision} on {', '.join(summary.devices) or 'no device'}"

@@ -46,8 +46,8 @@ POINTS = (
     "journal-torn",  # the head of a record of the shard's journal is written, its payload is not
     "journal-written",  # a whole record is written, and not synced
     "shard-written",  # a shard's bytes are in its temporary file
-    "shard-published",  # the shard has its name, its record is not written
-    "shard-recorded",  # the shard's record is written
+    "shard-recorded",  # the shard's record is written, its file still has its temporary name
+    "shard-published",  # the shard has its name
     "run-finished",  # every shard is there, _SUCCESS is not
 )
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchzs.engine import Engine, EngineSettings, TextLogits
+from batchzs.engine import USELESS_AFTER_TEXTS, Engine, EngineSettings, TextLogits
 from batchzs.errors import InterruptedRunError, MachineError
 from batchzs.journal import ShardJournal
 from batchzs.models.checkpoint import read_checkpoint
@@ -329,7 +329,7 @@ def test_a_text_that_stays_nan_is_given_up_and_its_neighbours_are_not() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_first_batch_without_a_finite_number_ends_the_run(bad: float) -> None:
+def test_first_texts_without_a_finite_number_end_the_run(bad: float) -> None:
     """Every row would go the same way: this precision is unusable here, and the message says what to set."""
 
     class Model(RecordingModel):
@@ -338,8 +338,16 @@ def test_a_first_batch_without_a_finite_number_ends_the_run(bad: float) -> None:
 
     model = Model()
     with pytest.raises(MachineError, match=r"set engine\.precision: fp32"):
-        make_engine(model).score(["央行降息", "体育" * 5] * 3)
-    assert len(model.batches) == 1
+        make_engine(model, ["n"], max_batch_tokens=1).score([f"央行降息{n}" for n in range(20)])
+    assert len(model.batches) == USELESS_AFTER_TEXTS
+
+
+def test_a_first_text_that_breaks_any_precision_is_given_up_alone() -> None:
+    """It may come first, being the longest, and with many labels fill batches of its own: the others are scored."""
+    model = NanModel()
+    model.nan_alone = model.nan_in_fp32 = True
+    result = make_engine(model, max_batch_tokens=1).score(["☠" * 20, "央行", "体育"])
+    assert result.non_finite.tolist() == [True, False, False]
 
 
 def test_a_later_batch_without_a_finite_number_does_not() -> None:

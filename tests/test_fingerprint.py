@@ -71,7 +71,6 @@ OTHER = [
     ({"input__separator": " "}, "input.separator"),
     ({"hook": {"stand_in": True}}, "test hook"),
     ({"hook": {"nan_every": 7}}, "test hook"),
-    ({"input__format": "csv"}, "input.format"),
     ({"input__encoding": "gb18030"}, "input.encoding"),
     ({"input__csv": {"delimiter": ";"}}, "input.csv"),
     ({"input__keep": ["id"]}, "input.keep"),
@@ -118,7 +117,7 @@ def test_both_values_of_every_differing_field_are_shown() -> None:
     assert [line for line in str(caught.value).splitlines() if line.startswith("  ")] == [
         "  engine.max_length: begun with 512, now 256",
         '  output.prefix: begun with "", now "zs_"',
-        "  threshold: begun with null, now 0.3",
+        "  threshold: begun with nothing, now 0.3",
     ]
 
 
@@ -153,3 +152,11 @@ def test_a_stated_class_index_that_is_the_usual_one_is_the_same_run() -> None:
     assert digest_of(fingerprint_of(make_job(model=stated), model_record(), "fp32", Selection(), {})) == digest_of(
         fingerprint()
     )
+
+
+def test_of_long_values_what_differs_is_shown() -> None:
+    """A difference behind the cut would leave two lines that look the same."""
+    labels = [f"标签{number}" for number in range(100)]
+    with pytest.raises(OtherJobError) as caught:
+        refuse_other_job(fingerprint(labels=labels), fingerprint(labels=[*labels[:-1], "另一个"]), OUTPUT)
+    assert '  labels: begun with ["标签99"], now ["另一个"]' in str(caught.value)

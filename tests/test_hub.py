@@ -10,7 +10,7 @@ import pytest
 from batchzs.errors import ModelError
 from batchzs.job import ModelConfig
 from batchzs.models.hub import WANTED_FILES, locate_model
-from tests.builders import odd_folder, run_python
+from tests.builders import odd_folder, run_python, write_checkpoint
 
 HUB = ModelConfig(id="damo/nlp_structbert", revision="v1.0", cache_dir=Path("/缓存 [1]"))
 
@@ -51,8 +51,9 @@ print("modelscope" in sys.modules)
 @pytest.mark.parametrize("offline", [True, False])
 def test_a_cached_model_makes_no_connection(tmp_path: Path, offline: bool) -> None:  # noqa: FBT001 - parametrised
     """Case M1: on disk means on disk, whatever the network is like."""
-    hub = Hub(cached=tmp_path, remote=tmp_path / "other")
-    assert locate_model(HUB, offline=offline, download=hub) == tmp_path
+    cached = write_checkpoint(tmp_path / "snapshots" / "v1.0")
+    hub = Hub(cached=cached, remote=tmp_path / "other")
+    assert locate_model(HUB, offline=offline, download=hub) == cached
     assert hub.calls == [
         {
             "model_id": "damo/nlp_structbert",
@@ -72,9 +73,27 @@ def test_a_missing_model_is_fetched_with_the_same_arguments(tmp_path: Path) -> N
     assert hub.calls[0] == hub.calls[1]
 
 
+def test_half_a_snapshot_is_fetched_again(tmp_path: Path) -> None:
+    """An interrupted fetch leaves some of the files: taken for the model, they would be in the way for ever."""
+    part = write_checkpoint(tmp_path / "v1.0")
+    (part / "pytorch_model.bin").unlink()
+    hub = Hub(cached=part, remote=tmp_path / "whole")
+    assert locate_model(HUB, offline=False, download=hub) == tmp_path / "whole"
+    with pytest.raises(ModelError, match="or not whole"):
+        locate_model(HUB, offline=True, download=hub)
+
+
+def test_a_directory_of_unknown_revision_is_not_the_one_that_the_job_names(tmp_path: Path) -> None:
+    """Caches of older clients name no revision; without one in the job they will do."""
+    old = write_checkpoint(tmp_path / "nlp_structbert")
+    hub = Hub(cached=old, remote=tmp_path / "v1.0")
+    assert locate_model(HUB, offline=False, download=hub) == tmp_path / "v1.0"
+    assert locate_model(ModelConfig(id="damo/nlp_structbert"), offline=True, download=hub) == old
+
+
 def test_without_a_cache_folder_the_hubs_own_is_used(tmp_path: Path) -> None:
     """Null stays null: the client decides, and is not given the word None."""
-    hub = Hub(cached=tmp_path)
+    hub = Hub(cached=write_checkpoint(tmp_path / "master"))
     locate_model(ModelConfig(id="damo/nlp_structbert"), offline=True, download=hub)
     assert (hub.calls[0]["cache_dir"], hub.calls[0]["revision"]) == (None, None)
 
@@ -85,7 +104,7 @@ def test_offline_a_missing_model_is_refused_with_the_way_to_fetch_it(tmp_path: P
     with pytest.raises(ModelError) as caught:
         locate_model(HUB, offline=True, download=hub)
     message = str(caught.value)
-    assert message.startswith("damo/nlp_structbert is not in /缓存 [1], and --offline forbids fetching it: run ")
+    assert message.startswith("damo/nlp_structbert in revision v1.0 is not in /缓存 [1], or not whole, and --offline")
     assert "run `batchzs fetch JOB`" in message
     assert "\n" not in message
     assert len(hub.calls) == 1

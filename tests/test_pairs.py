@@ -162,12 +162,12 @@ def test_a_length_that_leaves_room_for_nothing_asks_for_zero_tokens() -> None:
 
 @PATIENT
 @given(
-    lengths=st.lists(st.integers(min_value=0, max_value=60), min_size=1, max_size=5),
+    lengths=st.lists(st.integers(min_value=1, max_value=60), min_size=1, max_size=5),
     max_length=st.integers(min_value=16, max_value=80),
 )
 def test_what_passes_leaves_every_text_its_minimum(lengths: list[int], max_length: int) -> None:
     """After the check there is no pair that holds less than `MIN_TEXT_TOKENS` of a text that has them."""
-    hypotheses = [[7] * length for length in lengths]
+    hypotheses = [[100 + number] * length for number, length in enumerate(lengths)]
     try:
         check_hypotheses_fit(TokenLists.from_lists(hypotheses), [f"标签{n}" for n in range(len(lengths))], max_length)
     except UsageError:
@@ -177,3 +177,9 @@ def test_what_passes_leaves_every_text_its_minimum(lengths: list[int], max_lengt
             np.zeros(len(lengths), dtype=np.int64), np.arange(len(lengths))
         )
         assert kept.min() >= MIN_TEXT_TOKENS
+
+
+def test_labels_that_are_one_to_the_model_are_refused() -> None:
+    """A lower-casing vocabulary reads Apple and apple alike: the second label would tie with the first in every row."""
+    with pytest.raises(UsageError, match="label 'apple': its hypothesis is the same to the model as that of 'Apple'"):
+        check_hypotheses_fit(TokenLists.from_lists([[7, 8], [9], [7, 8]]), ["Apple", "梨", "apple"], 64)

@@ -93,10 +93,11 @@ def test_another_kind_of_device_is_told_of_and_gets_its_own_budget(
 ) -> None:
     """Workers too are those of the machine at hand; the rest stays: precision, threads, chunks."""
     monkeypatch.setattr("batchzs.resources.granted_cpus", lambda _environ: 6)
-    begun = resolved(device_kind="cuda", precision="bf16", max_batch_tokens=65536)
+    begun = resolved(device_kind="cuda", precision="bf16", max_batch_tokens=65536, threads=16)
+    monkeypatch.setattr("batchzs.resources.cpu_has_bf16_units", lambda: True)
     with caplog.at_level("WARNING", logger="batchzs"):
         taken = adopt(make_job(), begun, CPU)
-    assert taken == begun.model_copy(update={"max_batch_tokens": 4096, "workers": 6})
+    assert taken == begun.model_copy(update={"max_batch_tokens": 4096, "workers": 6, "threads": 1})
     assert [record.getMessage() for record in caplog.records] == ["this run was begun on cuda and goes on on cpu"]
 
 
@@ -106,6 +107,15 @@ def test_a_device_that_cannot_do_the_runs_precision_is_refused() -> None:
     with pytest.raises(MachineError, match="was begun in fp16 on a GPU, and this machine's device is A CPU"):
         adopt(make_job(), begun, CPU)
     assert adopt(make_job(), begun, GPU) == begun
+
+
+def test_bf16_does_not_go_on_where_no_processor_multiplies_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In software the night would not be enough; who says bf16 in the job means it."""
+    monkeypatch.setattr("batchzs.resources.cpu_has_bf16_units", lambda: False)
+    begun = resolved(precision="bf16")
+    with pytest.raises(MachineError, match="begun in bf16, which A CPU does not multiply in hardware"):
+        adopt(make_job(), begun, CPU)
+    assert adopt(make_job(engine__precision="bf16"), begun, CPU).precision == "bf16"
 
 
 def test_the_stand_in_needs_no_device_and_no_checkpoint() -> None:

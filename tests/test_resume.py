@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
@@ -191,7 +192,6 @@ def test_a_lost_record_is_made_again_from_the_shard(output: Output, content: byt
         ("part-00002.parquet", "is none of this run's 2 shards"),
         ("notes.txt", "is no shard of batchzs"),
         ("part-0.parquet", "is no shard of batchzs"),
-        (".hidden", "is no shard of batchzs"),
     ],
 )
 def test_a_strange_file_among_the_shards_is_refused(output: Output, name: str, message: str) -> None:
@@ -207,12 +207,35 @@ def test_a_strange_file_among_the_shards_is_refused(output: Output, name: str, m
 def test_a_new_run_does_not_begin_among_anothers_shards(output: Output) -> None:
     """With the same fingerprint it may: the state was lost, the shards are its own."""
     paths = output.run.paths
-    refuse_foreign_shards(paths, output.run.fingerprint_digest)
+    fingerprint, input_digest = output.run.fingerprint_digest, output.run.record.input_digest
+    refuse_foreign_shards(paths, fingerprint, input_digest)
     with pytest.raises(OtherJobError, match=r"part-00000\.parquet: was written by another job"):
-        refuse_foreign_shards(paths, "0" * 64)
+        refuse_foreign_shards(paths, "0" * 64, input_digest)
+    with pytest.raises(OtherJobError, match=r"part-00000\.parquet: was made from another input"):
+        refuse_foreign_shards(paths, fingerprint, "1" * 64)
     output.shard(0).write_bytes(b"")
     with pytest.raises(OtherJobError, match=r"part-00000\.parquet: is a damaged shard, or none of batchzs"):
-        refuse_foreign_shards(paths, output.run.fingerprint_digest)
+        refuse_foreign_shards(paths, fingerprint, input_digest)
+
+
+def test_a_hidden_file_among_the_shards_is_passed_over(output: Output) -> None:
+    """NFS makes such names for files that a reader holds; Parquet readers pass over them too."""
+    (output.run.paths.scores / ".nfs0001").write_bytes(b"")
+    assert complete_shards(output.run).keys() == {0, 1}
+
+
+def test_removing_refuses_what_batchzs_did_not_write(output: Output) -> None:
+    """--restart in a folder of somebody else's removes nothing, whatever its files are called."""
+    paths = output.run.paths
+    foreign = pl.DataFrame({"a": [1]})
+    foreign.write_parquet(paths.scores / "part-00007.parquet")
+    with pytest.raises(OtherJobError, match=r"part-00007\.parquet: was not written by batchzs"):
+        remove_run(paths)
+    (paths.scores / "part-00007.parquet").unlink()
+    paths.run_record.write_text('{"mine": 1}', encoding="utf-8")
+    with pytest.raises(OtherJobError, match=r"run\.json: was not written by batchzs"):
+        remove_run(paths)
+    assert output.shard(0).exists()
 
 
 def test_removing_a_run_removes_its_files_and_no_others(output: Output) -> None:

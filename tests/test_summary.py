@@ -76,7 +76,7 @@ def test_everything_out_of_the_ordinary_is_shown() -> None:
         "batches made smaller after running out of memory: 1",
         "their logits not being finite at first: 1",
         "texts with NUL characters, which tokenising drops: 4",
-        "1 min 15 s, 5.0 s of scoring",
+        "1 min 15 s now, 5.0 s of scoring in all",
         "32 pairs/s, 320 tokens/s, fp32 on A CPU, B CPU",
         "/结果 [1]",
     ):

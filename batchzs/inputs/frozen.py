@@ -128,7 +128,9 @@ def check_unchanged(frozen: InputSet, found: Sequence[FoundFile]) -> InputSet:
     now = [file.name for file in found]
     missing = [name for name in before if name not in set(now)]
     if missing:
-        raise InputError(f"the input lacks files that this output was begun with: {list_names(missing, 5)}")
+        raise InputError(
+            f"the input lacks files that this output was begun with: {list_names(missing, 5)}: {_WAYS_OUT}"
+        )
     additional = [name for name in now if name not in set(before)]
     if additional:
         raise InputError(

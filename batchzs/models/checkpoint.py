@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 SUPPORTED_MODEL_TYPES = ("structbert", "bert")
 SUPPORTED_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
-_TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+#: In the order of preference; beside the first one found, its settings.
+_VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
+_TOKENIZER_SETTINGS = "tokenizer_config.json"
 #: Far above any BERT. A file that says a billion would have its list of parameters fill the memory.
 _MAX_LAYERS = 1000
 _WEIGHT_FILES: Mapping[str, tuple[str, ...]] = {
@@ -143,6 +145,8 @@ def _encoder_config(config: Mapping[str, Any], path: Path) -> EncoderConfig:
         layer_norm_eps=_small(config, "layer_norm_eps", 1e-12, path),
         hidden_act=activation,
     )
+    if encoder.type_vocab_size < 2:
+        raise ModelError(f"{path}: type_vocab_size is 1, expected 2: texts and hypotheses could not be told apart")
     if encoder.num_hidden_layers > _MAX_LAYERS:
         raise ModelError(f"{path}: num_hidden_layers is {encoder.num_hidden_layers}, expected at most {_MAX_LAYERS}")
     if encoder.hidden_size % encoder.num_attention_heads:
@@ -188,7 +192,8 @@ def _weights_path(directory: Path, model_type: str) -> Path:
 
 
 def _tokenizer_paths(directory: Path) -> tuple[Path, ...]:
-    paths = tuple(directory / name for name in _TOKENIZER_FILES if (directory / name).is_file())
-    if not any(path.name in ("vocab.txt", "tokenizer.json") for path in paths):
+    vocabularies = [directory / name for name in _VOCABULARY_FILES if (directory / name).is_file()]
+    if not vocabularies:
         raise ModelError(f"{directory}: has neither vocab.txt nor tokenizer.json: the checkpoint is incomplete")
-    return paths
+    settings = directory / _TOKENIZER_SETTINGS
+    return (vocabularies[0], settings) if settings.is_file() else (vocabularies[0],)

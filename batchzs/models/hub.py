@@ -7,10 +7,13 @@ a hub id.
 
 from __future__ import annotations
 
+import logging
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from batchzs.errors import ModelError
+from batchzs.models.checkpoint import read_checkpoint
 
 if TYPE_CHECKING:
     from batchzs.job import ModelConfig
@@ -53,24 +56,19 @@ def locate_model(model: ModelConfig, *, offline: bool, download: SnapshotDownloa
         from modelscope import snapshot_download
 
         download = snapshot_download
+    # The client's own warnings about retries would stand between our lines; what failed is said at the end.
+    logging.getLogger("modelscope_hub").setLevel(logging.ERROR)
     cache_dir = None if model.cache_dir is None else str(model.cache_dir)
-    try:
-        return Path(
-            download(
-                model.id,
-                revision=model.revision,
-                cache_dir=cache_dir,
-                local_files_only=True,
-                allow_patterns=WANTED_FILES,
-            )
+    cached = _cached(model, cache_dir, download)
+    if cached is not None:
+        return cached
+    if offline:
+        where = "ModelScope's cache" if cache_dir is None else cache_dir
+        revision = "" if model.revision is None else f" in revision {model.revision}"
+        raise ModelError(
+            f"{model.id}{revision} is not in {where}, or not whole, and --offline forbids fetching it: "
+            "run `batchzs fetch JOB` where there is a network, with the same model.cache_dir"
         )
-    except Exception as exc:  # the client's error for "not in the cache" has changed between releases
-        if offline:
-            where = "ModelScope's cache" if cache_dir is None else cache_dir
-            raise ModelError(
-                f"{model.id} is not in {where}, and --offline forbids fetching it: run `batchzs fetch JOB` where there "
-                "is a network, with the same model.cache_dir"
-            ) from exc
     try:
         return Path(
             download(
@@ -88,5 +86,29 @@ def locate_model(model: ModelConfig, *, offline: bool, download: SnapshotDownloa
         ) from exc
 
 
+def _cached(model: ModelConfig, cache_dir: str | None, download: SnapshotDownload) -> Path | None:
+    """The model's directory in the cache, if it is there, whole, and of the revision that the job names.
+
+    An interrupted fetch leaves part of a snapshot, and caches of older clients hold a directory whose revision nobody
+    knows; taking either for the model would be wrong for ever.
+    """
+    try:
+        directory = Path(
+            download(
+                str(model.id),
+                revision=model.revision,
+                cache_dir=cache_dir,
+                local_files_only=True,
+                allow_patterns=WANTED_FILES,
+            )
+        )
+        read_checkpoint(directory)
+    except Exception:  # noqa: BLE001 - the client's error for "not in the cache" has changed between releases
+        return None
+    if model.revision is not None and directory.name != model.revision:
+        return None
+    return directory
+
+
 def _one_line(exc: Exception) -> str:
-    return " ".join(str(exc).split())[:300] or type(exc).__name__
+    return textwrap.shorten(str(exc), 300, placeholder=" ...") or type(exc).__name__

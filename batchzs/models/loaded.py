@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,6 +33,7 @@ class LoadedModel:
     def __init__(self, checkpoint: Checkpoint, device: str, precision: Precision) -> None:
         self._checkpoint = checkpoint
         self._device = device
+        self._lock = threading.Lock()
         self._weights = load_weights(checkpoint)
         self._networks = {precision: self._network(precision)}
         self._precision: Precision = precision
@@ -43,8 +45,9 @@ class LoadedModel:
 
     def forward_exact(self, pairs: PackedPairs) -> np.ndarray:
         """(pairs, classes) float32 logits, computed in fp32 whatever the run's precision."""
-        if "fp32" not in self._networks:
-            self._networks["fp32"] = self._network("fp32")
+        with self._lock:  # several workers may ask at once
+            if "fp32" not in self._networks:
+                self._networks["fp32"] = self._network("fp32")
         return self._networks["fp32"].forward(pairs)
 
     def release_memory(self) -> None:

@@ -87,7 +87,9 @@ def open_model(job: JobConfig, known: ModelRecord | None, *, offline: bool) -> O
     tokenizer = load_tokenizer(checkpoint)
     hypotheses = tokenizer.encode([label.hypothesis for label in job.labels])
     check_hypotheses_fit(hypotheses, [label.name for label in job.labels], job.engine.max_length)
-    return OpenedModel(job.model, checkpoint, tokenizer, _digest_files(checkpoint, known.files if known else ()))
+    # Another directory's files may have the same sizes and times: archives and container layers level times.
+    trusted = known.files if known is not None and Path(known.directory) == directory else ()
+    return OpenedModel(job.model, checkpoint, tokenizer, _digest_files(checkpoint, trusted))
 
 
 def _known_directory(config: ModelConfig, known: ModelRecord | None) -> Path | None:
