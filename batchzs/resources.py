@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 #: Tokens of a batch. On a CPU larger ones gain nothing, their activations leaving the caches; on a GPU this many keep
 #: it busy and fit beside a base-size model on the smallest cards in use.
 MAX_BATCH_TOKENS: dict[DeviceKind, int] = {"cpu": 4096, "cuda": 65536}
-#: More labels than this are scored a chunk at a time, which bounds the plan's arrays.
+#: More labels than this are planned and sorted a chunk at a time, which bounds what sorting needs beside the plan.
 LABELS_PER_CHUNK = 64
 STAND_IN = Placement("stand-in", "cpu", "stand-in model")
 
