@@ -25,6 +25,7 @@ def test_torchs_own_failed_allocation_on_the_cpu() -> None:
         RuntimeError("CUDA error: out of memory"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: not enough memory"),
         RuntimeError("could not create a memory object"),
+        RuntimeError("could not create a primitive"),
         RuntimeError("std::bad_alloc"),
     ],
 )
@@ -39,6 +40,7 @@ def test_every_disguise_is_recognised(error: Exception) -> None:
         RuntimeError("CUDA error: device-side assert triggered"),
         RuntimeError("mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)"),
         RuntimeError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("could not create a primitive descriptor for a matmul primitive"),
         IndexError("index out of range in self"),
         ValueError("CUDA out of memory"),
         KeyboardInterrupt(),

@@ -17,6 +17,9 @@ _MESSAGES = (
     "std::bad_alloc",
     "could not create a memory object",  # oneDNN
 )
+#: oneDNN again, where it cannot allocate what a kernel needs. As a whole: "could not create a primitive descriptor for
+#: ..." begins alike and says that there is no such kernel.
+_WHOLE_MESSAGE = "could not create a primitive"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -29,4 +32,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError) and any(message in str(error) for message in _MESSAGES)
+    if not isinstance(error, RuntimeError):
+        return False
+    said = str(error)
+    return said == _WHOLE_MESSAGE or any(message in said for message in _MESSAGES)
