@@ -109,7 +109,7 @@ def test_nothing_quarantined(done: Workshop) -> None:
 
 def test_in_the_middle_of_a_run(standard: Workshop) -> None:
     """The shards that are there are listed, and how many are not."""
-    hook = {"stand_in": True, "crash": "shard-recorded:4"}
+    hook = {"stand_in": True, "crash": "shard-published:4"}
     assert standard.run("run", standard.standard_job, hook=hook).code == -9
     result = standard.run("bad", standard.output)
     assert result.code == 0

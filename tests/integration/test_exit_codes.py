@@ -239,7 +239,7 @@ def test_an_output_that_may_not_be_written(standard: Workshop) -> None:
 
 def test_a_full_disk(standard: Workshop, finished: Finished) -> None:
     """Where a shard cannot be written whole nothing of it stays; the same command goes on with room (case R7)."""
-    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-recorded:2"})
+    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-published:2"})
     limit = min(len(content) for content in finished.shards.values()) // 512 - 1
     result = standard.run("run", standard.standard_job, script=f'ulimit -f {limit}; exec "$@"')
     assert result.code == 8, result.stderr

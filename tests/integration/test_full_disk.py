@@ -176,7 +176,7 @@ def test_a_disk_that_comes_back_read_only(standard: Workshop, disk: Path, finish
     """After a fault the kernel mounts a disk read-only: the next run says so with 8, finished or not."""
     job = standard.job(output={"path": f"{disk.name}/结果"})
     output = disk / "结果"
-    standard.run("run", job, hook={"stand_in": True, "crash": "shard-recorded:3"})
+    standard.run("run", job, hook={"stand_in": True, "crash": "shard-published:3"})
     for _ in range(2):
         assert command("mount", "-o", "remount,ro", disk)
         started_s = time.monotonic()

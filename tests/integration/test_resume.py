@@ -84,7 +84,7 @@ def test_killed_sixty_times(standard: Workshop, finished: Finished) -> None:
 
 def test_only_what_is_missing_is_scored(standard: Workshop, finished: Finished) -> None:
     """A later attempt leaves published shards and their records alone; each record says which attempt scored it."""
-    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-recorded:3"})
+    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-published:3"})
     before = standard.moments()
     result = standard.run("run", standard.standard_job)
     assert result.code == 0, result.stderr

@@ -218,7 +218,7 @@ def test_the_input_need_not_be_there(done: Workshop) -> None:
 
 def test_a_run_under_way_lacks_shards(standard: Workshop) -> None:
     """What is missing is named, what is there is checked, and the same command makes it whole."""
-    hook = {"stand_in": True, "crash": "shard-recorded:3"}
+    hook = {"stand_in": True, "crash": "shard-published:3"}
     assert standard.run("run", standard.standard_job, hook=hook).code == -9
     result = standard.run("verify", standard.output)
     assert result.code == 9
