@@ -102,7 +102,7 @@ def _both_shown(begun: JsonValue, now: JsonValue) -> str:
     """Both values for people; of tables and long lists only what differs, which else might lie behind the cut."""
     if isinstance(begun, dict) and isinstance(now, dict):
         keys = [key for key in sorted(begun.keys() | now.keys()) if begun.get(key) != now.get(key)]
-        begun, now = ({key: value.get(key) for key in keys} for value in (begun, now))
+        begun, now = ({key: value[key] for key in keys if key in value} for value in (begun, now))
     elif isinstance(begun, list) and isinstance(now, list) and len(_shown(begun)) > _SHOWN_CHARACTERS:
         begun, now = [item for item in begun if item not in now], [item for item in now if item not in begun]
     return f"begun with {_shown(begun)}, now {_shown(now)}"

@@ -295,7 +295,7 @@ def _say_what_is_done(run: PreparedRun, done: dict[int, ShardRecord], missing: S
             extra=extra,
         )
     else:
-        logger.info("all shards are complete (%d): nothing to score", len(done), extra=extra)
+        logger.info("all %d shards are complete: nothing to score", len(done), extra=extra)
 
 
 def _next_attempt(paths: RunPaths) -> int:

@@ -6,6 +6,8 @@ content digest decides where size or time moved.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -24,7 +26,7 @@ _WAYS_OUT = "put it back as it was, use another output.path, or begin anew with 
 
 def input_set_to_json(input_set: InputSet) -> dict[str, Any]:
     """Write a frozen input as values that `json.dumps` takes."""
-    return {
+    record = {
         "version": _VERSION,
         "carried": [[column.name, column.dtype] for column in input_set.carried],
         "files": [
@@ -45,6 +47,17 @@ def input_set_to_json(input_set: InputSet) -> dict[str, Any]:
             for file in input_set.files
         ],
     }
+    return {**record, "checksum": _checksum(record)}
+
+
+def _checksum(record: dict[str, Any]) -> str:
+    """SHA-256 over everything but the checksum and the files' paths, which are those of the last run.
+
+    A seek point or a type that is wrong and looks right would have rows read that are not there.
+    """
+    files = [{key: value for key, value in entry.items() if key != "path"} for entry in record["files"]]
+    content = {key: value for key, value in record.items() if key != "checksum"} | {"files": files}
+    return hashlib.sha256(json.dumps(content, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
 
 def input_set_from_json(record: dict[str, Any]) -> InputSet:
@@ -56,6 +69,8 @@ def input_set_from_json(record: dict[str, Any]) -> InputSet:
     try:
         if record["version"] != _VERSION:
             raise InputError(f"the frozen input has version {record['version']!r}, this batchzs reads {_VERSION}")
+        if record["checksum"] != _checksum(record):
+            raise InputError("the frozen input is damaged: it is not what its checksum says")
         carried = tuple(CarriedColumn(_text(name), _text(dtype)) for name, dtype in record["carried"])
         return InputSet(files=tuple(_file(entry) for entry in record["files"]), carried=carried)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
