@@ -206,7 +206,7 @@ def test_another_selection_is_refused(done: Workshop) -> None:
     """`--limit` makes another run, named as the option."""
     result = done.run("run", done.standard_job, "--limit", "10")
     assert result.code == 6, result.stderr
-    assert "  --limit: begun with null, now 10" in result.stderr
+    assert "  --limit: begun with nothing, now 10" in result.stderr
 
 
 def test_another_model_file_is_refused(done: Workshop) -> None:
@@ -303,10 +303,7 @@ def test_restart_begins_anew_and_removes_nothing_foreign(done: Workshop) -> None
     assert (done.state / "run.log").read_text(encoding="utf-8").count("TEST HOOK") == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("mine.parquet", ()), ("part-mine.parquet", ("--restart",)), ("_temporary", ("--restart",))],
-)
+@pytest.mark.parametrize(("name", "options"), [("mine.parquet", ()), ("part-mine.parquet", ("--restart",))])
 def test_a_foreign_file_among_the_shards(done: Workshop, name: str, options: tuple[str, ...]) -> None:
     """What is no shard of the run lies in the way in `scores/`: it is named, and nothing is removed for it."""
     foreign = done.output / "scores" / name
@@ -316,6 +313,18 @@ def test_a_foreign_file_among_the_shards(done: Workshop, name: str, options: tup
     assert result.code == 6, result.stderr
     assert str(foreign) in result.stderr
     assert done.moments() == before
+
+
+@pytest.mark.parametrize("options", [(), ("--restart",)])
+def test_hidden_names_among_the_shards_are_left_alone(done: Workshop, options: tuple[str, ...]) -> None:
+    """What readers of a directory pass over (Spark's `_temporary`, a dot file) stops no run and outlasts it."""
+    hidden = [done.output / "scores" / name for name in ("_temporary", ".nfs0001")]
+    for path in hidden:
+        path.write_bytes(b"mine")
+    result = done.run("run", done.standard_job, *options)
+    assert result.code == 0, result.stderr
+    assert [path.read_bytes() for path in hidden] == [b"mine"] * 2
+    assert len(list((done.output / "scores").glob("part-*.parquet"))) == done.num_shards
 
 
 @pytest.mark.parametrize(

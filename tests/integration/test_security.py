@@ -138,7 +138,7 @@ def test_odd_names_end_in_their_column_and_nowhere_else(workshop: Workshop) -> N
         # A damaged row in each: its file is then named in messages and in the column `reason`.
         (data / name).write_text(f'text,"{column}"\n一条,../x\n两条,a,b\n三条,y\n', encoding="utf-8")
     job = workshop.job(
-        input={"path": "data", "keep": "all", "partitions": "keep"}, output={"shard_rows": 10}, labels=["甲", "乙"]
+        input={"path": "data", "keep": "all", "partitions": "keep"}, output={"shard_rows": 10}, labels=["体育", "文化"]
     )
     before = tree(workshop.folder)
     result = workshop.run("run", job)
@@ -185,7 +185,7 @@ def test_no_message_holds_a_text(workshop: Workshop) -> None:
     for name, num_bad in (("a.csv", 4), ("b.jsonl", 6)):
         output = workshop.folder / f"out {name}"
         job = workshop.job(
-            input={"path": name, "max_bad_share": 0.1}, output={"path": output.name}, labels=["甲", "乙"]
+            input={"path": name, "max_bad_share": 0.1}, output={"path": output.name}, labels=["体育", "文化"]
         )
         ended = workshop.run("run", job)
         assert ended.code == 5, ended.stderr
