@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 import numpy as np
 
+from batchzs.durable import open_no_link, sync_folder
 from batchzs.errors import MachineError
 
 if TYPE_CHECKING:
@@ -162,13 +163,14 @@ class ShardJournal:
         elif content:
             logger.warning("%s: belongs to another plan or is damaged: beginning it anew", self._path)
         if end:
-            file = self._path.open("r+b", buffering=0)
+            file = open(self._path, "r+b", buffering=0, opener=open_no_link)  # noqa: SIM115 - closed with the journal
             file.truncate(end)
             file.seek(end)
             return file
-        file = self._path.open("wb", buffering=0)
+        file = open(self._path, "wb", buffering=0, opener=open_no_link)  # noqa: SIM115 - closed with the journal
         try:
             _write_all(file, MAGIC + key)
+            sync_folder(self._path.parent)  # a synced record in a file without a name would be lost
         except OSError:
             file.close()
             raise

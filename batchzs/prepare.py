@@ -131,7 +131,9 @@ def prepare_run(context: RunContext) -> PreparedRun:
     found = find_files(spec, exclude=[paths.output])
     _refuse_meaningless_settings(job, found)
     begun = None if context.options.restart else _read_run_record(paths)
-    opened = open_model(job, begun.model if begun else None, offline=context.options.offline)
+    opened = open_model(
+        job, begun.model if begun else None, offline=context.options.offline, on_chunk=context.stop.check
+    )
     context.stop.check()
     if begun is None:
         return _begin(context, spec, found, opened)
@@ -258,7 +260,7 @@ def _inputs_again(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile
     paths = context.paths
     frozen = _read_inputs(paths)
     if frozen is not None:
-        inputs = check_unchanged(frozen, found)
+        inputs = check_unchanged(frozen, found, lambda _: context.stop.check())
     else:
         logger.warning("%s: is missing or damaged: reading the input again", paths.inputs)
         inputs = _freeze(context, spec, found)

@@ -61,6 +61,7 @@ def complete_shards(run: PreparedRun) -> dict[int, ShardRecord]:
 
     Raises:
         OtherJobError: `scores/` holds a file that is not one of this run's shards.
+        InterruptedRunError: a stop was asked for.
     """
     expected = {run.paths.shard(shard.index).name for shard in run.shards}
     for path in _files_of_scores(run.paths):
@@ -68,6 +69,7 @@ def complete_shards(run: PreparedRun) -> dict[int, ShardRecord]:
             raise OtherJobError(f"{path}: is none of this run's {len(expected)} shards: {_WAYS_OUT}")
     done = {}
     for shard in run.shards:
+        run.context.stop.check()
         path = run.paths.shard(shard.index)
         if not path.exists():
             continue

@@ -207,9 +207,9 @@ def _open_journal(run: PreparedRun, shard: Shard, attempt: Attempt, plan_digest:
         *(attempt.placement.kind, resolved.precision, resolved.threads, resolved.max_batch_tokens),
     )
     key = hashlib.sha256(repr(identity).encode()).digest()
-    path = run.paths.journal(shard.index)
-    refuse_links(path)
-    return ShardJournal(path, key, run.job.engine.checkpoint_seconds, reach=run.context.hook.reach)
+    return ShardJournal(
+        run.paths.journal(shard.index), key, run.job.engine.checkpoint_seconds, reach=run.context.hook.reach
+    )
 
 
 def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, ShardRecord]:
@@ -237,7 +237,7 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
         nonlocal current_rows
         current_rows = shard.num_rows
         stop.check()
-        return read_rows(run.spec, run.inputs, shard.spans)
+        return read_rows(run.spec, run.inputs, shard.spans, stop.check)
 
     def on_batch(shard_share: float, num_tokens: int) -> None:
         if num_tokens:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batchzs.errors import ModelError
+from batchzs.errors import InterruptedRunError, ModelError
 from batchzs.models.checkpoint import Checkpoint, file_digest, read_checkpoint
 from tests.builders import network_config, odd_folder, write_vocabulary
 
@@ -186,3 +186,13 @@ def test_digest_is_that_of_the_bytes(folder: Path) -> None:
     assert file_digest(folder / "pytorch_model.bin") == hashlib.sha256(b"weights").hexdigest()
     with pytest.raises(ModelError, match=r"absent\.bin: cannot be read"):
         file_digest(folder / "absent.bin")
+
+
+def test_a_stop_is_heard_while_weights_are_digested(folder: Path) -> None:
+    """What is called for every piece of a file may end the digesting."""
+
+    def stop() -> None:
+        raise InterruptedRunError("stopped")
+
+    with pytest.raises(InterruptedRunError):
+        file_digest(folder / "pytorch_model.bin", stop)

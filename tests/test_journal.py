@@ -122,6 +122,17 @@ def test_a_file_that_is_no_journal_recovers_nothing(tmp_path: Path, content: byt
     assert recover(path).shape == (0, 3)
 
 
+def test_a_link_is_no_journal(tmp_path: Path) -> None:
+    """Where a journal goes, a link is refused, and what it points to stays as it was."""
+    target = tmp_path / "target"
+    target.write_bytes(b"mine")
+    path = tmp_path / "shard.journal"
+    path.symlink_to(target)
+    with pytest.raises(MachineError, match="is a symbolic link"):
+        write(path, [batch(0)])
+    assert target.read_bytes() == b"mine"
+
+
 def test_a_record_is_written_before_the_interval_could_pass(tmp_path: Path) -> None:
     """With batches of 4 s and an interval of 10 s a record is due after the second: a third could end past it."""
     path = tmp_path / "shard.journal"

@@ -18,7 +18,7 @@ from batchzs.inputs.rows import CarriedColumn, FoundFile, InputFile, InputFormat
 from batchzs.inputs.textlines import HashingReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _VERSION = 1
 _WAYS_OUT = "put it back as it was, use another output.path, or begin anew with --restart"
@@ -126,12 +126,15 @@ def _count(value: object) -> int:
     return count
 
 
-def check_unchanged(frozen: InputSet, found: Sequence[FoundFile]) -> InputSet:
+def check_unchanged(
+    frozen: InputSet, found: Sequence[FoundFile], on_progress: Callable[[int], None] | None = None
+) -> InputSet:
     """Hold the frozen input against the files that are there now.
 
     Args:
         frozen: The input as the first run froze it.
         found: The files as discovery lists them now; their paths may have moved, their names count.
+        on_progress: Called with the number of bytes digested since the last call.
 
     Returns:
         The frozen input with the paths and times of now.
@@ -155,10 +158,10 @@ def check_unchanged(frozen: InputSet, found: Sequence[FoundFile]) -> InputSet:
         moved = next(new for old, new in zip(before, now, strict=False) if old != new)
         raise InputError(f"the input's files are in another order than when this output was begun: {moved}")
     pairs = zip(frozen.files, found, strict=True)
-    return replace(frozen, files=tuple(_unchanged(file, new) for file, new in pairs))
+    return replace(frozen, files=tuple(_unchanged(file, new, on_progress) for file, new in pairs))
 
 
-def _unchanged(file: InputFile, found: FoundFile) -> InputFile:
+def _unchanged(file: InputFile, found: FoundFile, on_progress: Callable[[int], None] | None) -> InputFile:
     old = file.found
     if old.format != found.format:
         raise InputError(f"{found.path}: is read as {found.format} now, and as {old.format} when this output was begun")
@@ -166,13 +169,13 @@ def _unchanged(file: InputFile, found: FoundFile) -> InputFile:
         raise InputError(f"{found.path}: its folder names give other columns than when this output was begun")
     same = old.size_bytes == found.size_bytes
     if same and old.mtime_ns != found.mtime_ns:
-        same = digest_file(found) == file.digest
+        same = digest_file(found, on_progress) == file.digest
     if not same:
         raise InputError(f"{found.path}: has changed since this output was begun: {_WAYS_OUT}")
     return replace(file, found=found)
 
 
-def digest_file(found: FoundFile) -> str:
+def digest_file(found: FoundFile, on_progress: Callable[[int], None] | None = None) -> str:
     """Return the digest of a file's bytes.
 
     Raises:
@@ -180,6 +183,6 @@ def digest_file(found: FoundFile) -> str:
     """
     try:
         with found.path.open("rb") as stream:
-            return HashingReader(stream, None).finish(found)
+            return HashingReader(stream, on_progress).finish(found)
     except OSError as exc:
         raise InputError(f"{found.path}: cannot be read: {exc.strerror}") from exc

@@ -112,6 +112,8 @@ def scan_parquet_file(
         num_rows = int(_scan(found).select(pl.len()).collect().item())
         for batch in _batches(spec, found, carried):
             num_decoded += batch.height
+            if on_progress is not None:
+                on_progress(0)  # digested before; what it is called for here is to be called
     except _BROKEN as exc:
         raise InputError(
             f"{found.path}: cannot be decoded after row {num_decoded}: a damaged page, or a text that is not UTF-8",

@@ -19,7 +19,7 @@ from batchzs.inputs.parquetfile import read_parquet_rows
 from batchzs.inputs.rows import OK, ShardRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from batchzs.inputs.pieces import Piece
     from batchzs.inputs.rows import InputFile, InputSet, RowSpan
@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-def read_rows(spec: ReadSpec, input_set: InputSet, spans: Sequence[RowSpan]) -> ShardRows:
+def read_rows(
+    spec: ReadSpec, input_set: InputSet, spans: Sequence[RowSpan], on_piece: Callable[[], None] = lambda: None
+) -> ShardRows:
     """Read the rows of some spans.
 
     Args:
         spec: How the files are written; as in the first pass.
         input_set: The frozen input.
         spans: Within one file ascending and disjoint; maybe very many of single rows.
+        on_piece: Called now and then; what it raises ends the reading.
 
     Returns:
         The rows, in the spans' order.
@@ -59,6 +62,7 @@ def read_rows(spec: ReadSpec, input_set: InputSet, spans: Sequence[RowSpan]) -> 
         _refuse_changed(file)
         num_before = len(texts)
         for piece in _pieces(spec, file, rows, schema):
+            on_piece()
             texts += piece.texts
             problems = [piece.problems.get(index) for index in range(len(piece.texts))]
             statuses += [OK if problem is None else problem.status for problem in problems]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 #: Decoded size of the needed columns of one row group, above which it is read batch by batch.
 MAX_GROUP_BYTES = 64 * 2**20
 
-#: What pyarrow raises on damaged files.
-ARROW_BROKEN = (pa.ArrowException, OSError)
+#: What pyarrow raises on damaged files; the last one where a column's name in a footer is no text any more.
+ARROW_BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 _BUFFER_BYTES = 2**20
 _BATCH_BYTES = 4 * 2**20

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from batchzs.errors import ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 SUPPORTED_MODEL_TYPES = ("structbert", "bert")
@@ -25,6 +25,7 @@ _VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
 _TOKENIZER_SETTINGS = "tokenizer_config.json"
 #: Far above any BERT. A file that says a billion would have its list of parameters fill the memory.
 _MAX_LAYERS = 1000
+_CHUNK_BYTES = 2**24
 _WEIGHT_FILES: Mapping[str, tuple[str, ...]] = {
     # Each family's own tool prefers its own file; so do we, so that both are given the same weights.
     "structbert": ("pytorch_model.bin", "model.safetensors"),
@@ -99,15 +100,19 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     )
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal.
+def file_digest(path: Path, on_chunk: Callable[[], None] = lambda: None) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal; calls `on_chunk` now and then, and what that raises ends it.
 
     Raises:
         ModelError: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.sha256()
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                on_chunk()
+            return digest.hexdigest()
     except OSError as exc:
         raise ModelError(f"{path}: cannot be read: {exc.strerror}") from exc
 

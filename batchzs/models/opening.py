@@ -19,7 +19,7 @@ from batchzs.pairs import check_hypotheses_fit
 from batchzs.records import ModelFile, ModelRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from batchzs.job import JobConfig, ModelConfig
 
@@ -62,13 +62,16 @@ class OpenedModel:
         )
 
 
-def open_model(job: JobConfig, known: ModelRecord | None, *, offline: bool) -> OpenedModel:
+def open_model(
+    job: JobConfig, known: ModelRecord | None, *, offline: bool, on_chunk: Callable[[], None] = lambda: None
+) -> OpenedModel:
     """Find the job's model and read all of it but the weights, and see that the job's labels fit it.
 
     Args:
         job: the job.
         known: the model as an earlier attempt recorded it: where it lies, and digests that may still hold.
         offline: forbid any connection.
+        on_chunk: called now and then while weights are digested; what it raises ends that.
 
     Raises:
         ModelError: the model is missing or unfit.
@@ -89,7 +92,7 @@ def open_model(job: JobConfig, known: ModelRecord | None, *, offline: bool) -> O
     check_hypotheses_fit(hypotheses, [label.name for label in job.labels], job.engine.max_length)
     # Another directory's files may have the same sizes and times: archives and container layers level times.
     trusted = known.files if known is not None and Path(known.directory) == directory else ()
-    return OpenedModel(job.model, checkpoint, tokenizer, _digest_files(checkpoint, trusted))
+    return OpenedModel(job.model, checkpoint, tokenizer, _digest_files(checkpoint, trusted, on_chunk))
 
 
 def _known_directory(config: ModelConfig, known: ModelRecord | None) -> Path | None:
@@ -100,7 +103,9 @@ def _known_directory(config: ModelConfig, known: ModelRecord | None) -> Path | N
     return directory if directory.is_dir() else None
 
 
-def _digest_files(checkpoint: Checkpoint, known: Sequence[ModelFile]) -> tuple[ModelFile, ...]:
+def _digest_files(
+    checkpoint: Checkpoint, known: Sequence[ModelFile], on_chunk: Callable[[], None]
+) -> tuple[ModelFile, ...]:
     trusted = {(file.name, file.size_bytes, file.mtime_ns): file.sha256 for file in known}
     files = []
     for path in checkpoint.files:
@@ -108,6 +113,6 @@ def _digest_files(checkpoint: Checkpoint, known: Sequence[ModelFile]) -> tuple[M
             status = path.stat()
         except OSError as exc:
             raise ModelError(f"{path}: cannot be read: {exc.strerror}") from exc
-        digest = trusted.get((path.name, status.st_size, status.st_mtime_ns)) or file_digest(path)
+        digest = trusted.get((path.name, status.st_size, status.st_mtime_ns)) or file_digest(path, on_chunk)
         files.append(ModelFile(name=path.name, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sha256=digest))
     return tuple(files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -10,10 +11,12 @@ import pytest
 from batchzs.errors import InputError
 from batchzs.inputs.discovery import find_files
 from batchzs.inputs.freeze import freeze_inputs
+from batchzs.inputs.frozen import check_unchanged
 from batchzs.inputs.read import read_rows
 from batchzs.inputs.rows import BAD_RECORD, OK, CarriedColumn, RowSpan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.inputs.conftest import Reading
@@ -110,3 +113,42 @@ def test_two_reads_are_the_same(reading: Reading, folder: Path) -> None:
     first, second = (reading.rows(path, keep=("id",)) for _ in range(2))
     assert first.texts == second.texts == [f"第{row}行" for row in range(30_000)]
     assert first.carried.equals(second.carried)
+
+
+class StoppedError(Exception):
+    """What a stop raises in these tests."""
+
+
+def stop_at(number: int) -> Callable[..., None]:
+    """Make a callback that raises when it is called for the `number`th time."""
+    calls = iter(range(1, number))
+
+    def on_call(*_: object) -> None:
+        if next(calls, None) is None:
+            raise StoppedError
+
+    return on_call
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_stop_is_heard_while_files_are_read(reading: Reading, folder: Path, suffix: str) -> None:
+    """Freezing, digesting again and reading each call back on the way, and end where that raises."""
+    path = folder / f"a.{suffix}"
+    frame = pl.DataFrame({"text": [f"第{row}行" * 10 for row in range(40_000)]})
+    match suffix:
+        case "csv" | "tsv":
+            frame.write_csv(path, separator="," if suffix == "csv" else "\t")
+        case "jsonl":
+            frame.write_ndjson(path)
+        case _:
+            frame.write_parquet(path)
+    spec = reading.spec(folder)
+    found = find_files(spec, [])
+    for number in (1, 2):
+        with pytest.raises(StoppedError):
+            freeze_inputs(spec, found, on_progress=stop_at(number))
+    frozen = freeze_inputs(spec, found)
+    with pytest.raises(StoppedError):
+        check_unchanged(frozen, [replace(file, mtime_ns=1) for file in found], stop_at(1))
+    with pytest.raises(StoppedError):
+        read_rows(spec, frozen, [RowSpan(0, 0, frozen.num_rows)], stop_at(2))
