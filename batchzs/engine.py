@@ -2,7 +2,10 @@
 
 The order of work: identical texts are put together; texts and hypotheses are tokenised; the shard's pairs are planned
 into batches, one chunk of labels after another; each batch is scored, and divided only if it does not fit. Rows whose
-logits are not finite are scored again alone, then in fp32, and only then given up.
+logits are not finite are scored again alone, then in fp32, and only then given up. Last, where the precision is low,
+rows that are too close to call are scored again in fp32.
+
+What comes before scoring (`prepare`) touches no device and may be done for the next shard meanwhile.
 
 Needs NumPy, a tokenizer and a model object, and neither Polars nor transformers.
 """
@@ -10,6 +13,7 @@ Needs NumPy, a tokenizer and a model object, and neither Polars nor transformers
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from batchzs.pairs import PackedPairs
 
     Forward = Callable[[PackedPairs], np.ndarray]
+    IsClose = Callable[[np.ndarray], np.ndarray]
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +50,10 @@ class PairModel(Protocol):
     @property
     def num_classes(self) -> int:
         """Classes of the head, 2 or 3."""
+
+    @property
+    def path(self) -> str:
+        """Which network scores, for the records: packed, plain, ..."""
 
     def forward(self, pairs: PackedPairs) -> np.ndarray:
         """(pairs, classes) float32 logits in the run's precision."""
@@ -65,6 +74,8 @@ class EngineSettings:
     max_batch_tokens: int  # padding counted
     labels_per_chunk: int
     num_workers: int  # batches scored at once; changes no logit
+    #: Which texts are too close to call, from (texts, labels, classes) logits: they are scored again in fp32.
+    is_close: IsClose | None = None
 
 
 @dataclass(slots=True)
@@ -77,6 +88,7 @@ class ScoringCounts:
     num_recovered: int = 0  # pairs that an earlier attempt had scored
     recovered_s: float = 0.0  # what they took then
     num_scored_alone: int = 0  # texts whose logits were not finite at first
+    exact_s: float = 0.0  # of the scoring, spent on scoring again in fp32 what was too close
     splits: list[Split] = field(default_factory=list)
 
 
@@ -88,7 +100,17 @@ class TextLogits:
     num_tokens: np.ndarray  # (texts,) int32, the text's own tokens, uncut
     truncated: np.ndarray  # (texts,) bool
     non_finite: np.ndarray  # (texts,) bool, given up: no finite logits even in fp32
+    rescored: np.ndarray  # (texts,) bool, too close to call and scored again in fp32
     counts: ScoringCounts
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTexts:
+    """One shard's texts, tokenised, and the plan of their pairs."""
+
+    inverse: np.ndarray  # (texts,) int64, for each text the index of its distinct one
+    assembler: PairAssembler  # over the distinct texts
+    plan: BatchPlan
 
 
 class BatchJournal(Protocol):
@@ -146,63 +168,19 @@ class Engine:
     def score(
         self, texts: Sequence[str], open_journal: Callable[[bytes], BatchJournal] = lambda _: NoJournal()
     ) -> TextLogits:
-        """Score every text against every hypothesis.
+        """Score every text against every hypothesis: `prepare` and `score_prepared` in turn."""
+        return self.score_prepared(self.prepare(texts, lambda: self._on_batch(0.0, 0)), open_journal)
+
+    def prepare(self, texts: Sequence[str], on_chunk: Callable[[], None] = lambda: None) -> PreparedTexts:
+        """Tokenise one shard's texts and plan their pairs; may run beside the scoring of another shard.
 
         Args:
-            texts: one shard's; an empty one, or one without a token of its own, gets NaN.
-            open_journal: gives the shard's journal for a plan's digest; batches that it holds are not scored again.
-
-        Returns:
-            Logits and facts, one entry a text, in the order of `texts`.
-
-        Raises:
-            MachineError: not even one pair fits into memory, or the first batch has no finite number.
+            texts: one shard's; an empty one, or one without a token of its own, gets no pair.
+            on_chunk: called now and then; what it raises ends the work.
         """
         unique_texts, inverse = _deduplicate(texts)
-        tokens = self._tokenise(unique_texts)
-        assembler = self._assembler(tokens)
-        plan = self._plan(assembler, np.flatnonzero(tokens.lengths))
-        counts = ScoringCounts(
-            num_pairs=len(plan.text_ids),
-            num_tokens=plan.num_tokens,
-            num_duplicates=int((tokens.lengths[inverse] > 0).sum() - (tokens.lengths > 0).sum()),
-        )
-        num_labels = len(self._hypotheses.lengths)
-        logits = np.full((len(unique_texts), num_labels, self._model.num_classes), np.nan, dtype=np.float32)
-        self._scorer.splits = counts.splits
-        with open_journal(plan.digest) as journal:
-            batches = self._recover(journal, plan, logits, counts)
-            # Closed at once when this block ends, however it ends: no worker outlives its shard.
-            with closing(self._scorer.score(assembler, plan, batches, self._model.forward)) as scored:
-                for batch, values in scored:
-                    logits[plan.text_ids[batch], plan.label_ids[batch]] = values
-                    self._refuse_useless_precision(plan.text_ids[batch], values)
-                    journal.add(values)
-                    num_tokens = int(plan.lengths[batch].sum())
-                    self._on_batch(num_tokens / plan.num_tokens, num_tokens)
-        non_finite = self._score_alone(assembler, logits, np.unique(plan.text_ids), counts)
-        return TextLogits(
-            logits=logits[inverse],
-            num_tokens=tokens.lengths[inverse].astype(np.int32),
-            truncated=assembler.truncated_texts()[inverse],
-            non_finite=non_finite[inverse],
-            counts=counts,
-        )
-
-    def _tokenise(self, texts: Sequence[str]) -> TokenLists:
-        """Tokenise texts some at a time, so that a stop is heard in between and little is held beside the ids."""
-        num_before = np.cumsum([len(text) for text in texts], dtype=np.int64)
-        ends = [*(np.flatnonzero(np.diff(num_before // CHARACTERS_PER_CALL)) + 1).tolist(), len(texts)]
-        parts = []
-        for start, end in zip([0, *ends], ends, strict=False):
-            if start:
-                self._on_batch(0.0, 0)
-            parts.append(self._tokenizer.encode(texts[start:end]))
-        lengths = np.concatenate([part.lengths for part in parts])
-        return TokenLists(np.concatenate([part.ids for part in parts]), np.concatenate(([0], np.cumsum(lengths))))
-
-    def _assembler(self, tokens: TokenLists) -> PairAssembler:
-        return PairAssembler(
+        tokens = self._tokenise(unique_texts, on_chunk)
+        assembler = PairAssembler(
             tokens,
             self._hypotheses,
             self._tokenizer.cls_id,
@@ -210,6 +188,70 @@ class Engine:
             self._settings.max_length,
             self._settings.truncate,
         )
+        return PreparedTexts(inverse, assembler, self._plan(assembler, np.flatnonzero(tokens.lengths)))
+
+    def score_prepared(
+        self, prepared: PreparedTexts, open_journal: Callable[[bytes], BatchJournal] = lambda _: NoJournal()
+    ) -> TextLogits:
+        """Score prepared texts.
+
+        Args:
+            prepared: one shard's.
+            open_journal: gives the shard's journal for a plan's digest; batches that it holds are not scored again.
+
+        Returns:
+            Logits and facts, one entry a text, in the order of the texts; NaN for those without a pair.
+
+        Raises:
+            MachineError: not even one pair fits into memory, or the first batch has no finite number.
+        """
+        inverse, assembler, plan = prepared.inverse, prepared.assembler, prepared.plan
+        text_lengths = assembler.texts.lengths
+        counts = ScoringCounts(
+            num_pairs=len(plan.text_ids),
+            num_tokens=plan.num_tokens,
+            num_duplicates=int((text_lengths[inverse] > 0).sum() - (text_lengths > 0).sum()),
+        )
+        shape = (len(text_lengths), len(self._hypotheses.lengths), self._model.num_classes)
+        logits = np.full(shape, np.nan, dtype=np.float32)
+        self._scorer.splits = counts.splits
+        with open_journal(plan.digest) as journal:
+            recovered = journal.recover(self._model.num_classes)
+            counts.num_recovered, counts.recovered_s = len(recovered), journal.recovered_s
+            pass_ = _Pass(assembler, plan, self._model.forward, recovered[: counts.num_pairs])
+            self._score_pass(pass_, journal, logits)
+            text_ids = np.unique(plan.text_ids)
+            non_finite = self._score_alone(assembler, logits, text_ids, counts)
+            rescored = np.zeros(len(text_lengths), dtype=bool)
+            if self._settings.is_close is not None:
+                started_s = time.monotonic()
+                finite = text_ids[~non_finite[text_ids]]
+                rescored[finite] = self._settings.is_close(logits[finite])
+                exact_plan = self._plan(assembler, np.flatnonzero(rescored))
+                # Its batches follow in the same journal: which ones they are follows from what stands before them.
+                exact = _Pass(assembler, exact_plan, self._model.forward_exact, recovered[counts.num_pairs :])
+                self._score_pass(exact, journal, logits, share=0.0)
+                counts.exact_s = time.monotonic() - started_s
+        return TextLogits(
+            logits=logits[inverse],
+            num_tokens=text_lengths[inverse].astype(np.int32),
+            truncated=assembler.truncated_texts()[inverse],
+            non_finite=non_finite[inverse],
+            rescored=rescored[inverse],
+            counts=counts,
+        )
+
+    def _tokenise(self, texts: Sequence[str], on_chunk: Callable[[], None]) -> TokenLists:
+        """Tokenise texts some at a time, so that a stop is heard in between and little is held beside the ids."""
+        num_before = np.cumsum([len(text) for text in texts], dtype=np.int64)
+        ends = [*(np.flatnonzero(np.diff(num_before // CHARACTERS_PER_CALL)) + 1).tolist(), len(texts)]
+        parts = []
+        for start, end in zip([0, *ends], ends, strict=False):
+            if start:
+                on_chunk()
+            parts.append(self._tokenizer.encode(texts[start:end]))
+        lengths = np.concatenate([part.lengths for part in parts])
+        return TokenLists(np.concatenate([part.ids for part in parts]), np.concatenate(([0], np.cumsum(lengths))))
 
     def _plan(self, assembler: PairAssembler, text_ids: np.ndarray) -> BatchPlan:
         """Plan all pairs of some texts: a function of lengths and settings alone, so that a resumed run repeats it."""
@@ -232,24 +274,26 @@ class Engine:
         texts, label_ids, lengths = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
         return BatchPlan(texts, label_ids, lengths, tuple(batches))
 
-    def _recover(
-        self, journal: BatchJournal, plan: BatchPlan, logits: np.ndarray, counts: ScoringCounts
-    ) -> tuple[slice, ...]:
-        """Take over what an earlier attempt scored.
-
-        Returns:
-            The batches that are left.
-        """
-        recovered = journal.recover(self._model.num_classes)
-        num_pairs = counts.num_recovered = len(recovered)
-        counts.recovered_s = journal.recovered_s
-        if not num_pairs:
-            return plan.batches
-        logits[plan.text_ids[:num_pairs], plan.label_ids[:num_pairs]] = recovered
-        self._has_seen_finite |= bool(np.isfinite(recovered).any())
-        logger.info("%d of the shard's %d pairs were scored before: going on after them", num_pairs, counts.num_pairs)
-        self._on_batch(int(plan.lengths[:num_pairs].sum()) / plan.num_tokens, 0)
-        return tuple(batch for batch in plan.batches if batch.start >= num_pairs)
+    def _score_pass(self, work: _Pass, journal: BatchJournal, logits: np.ndarray, share: float = 1.0) -> None:
+        """Take over what an earlier attempt scored of a plan, and score the rest; `share` of the shard's advance."""
+        plan, num_done = work.plan, len(work.recovered)
+        batches = plan.batches
+        if num_done:
+            logits[plan.text_ids[:num_done], plan.label_ids[:num_done]] = work.recovered
+            self._has_seen_finite |= bool(np.isfinite(work.recovered).any())
+            batches = tuple(batch for batch in batches if batch.start >= num_done)
+            logger.info(
+                "%d of the shard's %d pairs were scored before: going on after them", num_done, len(plan.text_ids)
+            )
+            self._on_batch(share * int(plan.lengths[:num_done].sum()) / plan.num_tokens, 0)
+        # Closed at once when this block ends, however it ends: no worker outlives its shard.
+        with closing(self._scorer.score(work.assembler, plan, batches, work.forward)) as scored:
+            for batch, values in scored:
+                logits[plan.text_ids[batch], plan.label_ids[batch]] = values
+                self._refuse_useless_precision(plan.text_ids[batch], values)
+                journal.add(values)
+                num_tokens = int(plan.lengths[batch].sum())
+                self._on_batch(share * num_tokens / plan.num_tokens, num_tokens)
 
     def _refuse_useless_precision(self, text_ids: np.ndarray, values: np.ndarray) -> None:
         """Stop where the first texts, several of them, have not one finite number: every row would go the same way.
@@ -288,6 +332,16 @@ class Engine:
                     break
             non_finite[text_id] = not np.isfinite(logits[text_id]).all()
         return non_finite
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A plan to score, with what, and the logits of its first pairs where an earlier attempt left them."""
+
+    assembler: PairAssembler
+    plan: BatchPlan
+    forward: Forward
+    recovered: np.ndarray  # (pairs, classes) float32
 
 
 def _deduplicate(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:

@@ -48,6 +48,7 @@ def fingerprint_of(
             "engine.max_length": job.engine.max_length,
             "engine.truncate": job.engine.truncate,
             "engine.precision": precision,
+            "engine.rescore_close": job.rescores_close(precision),
             "input.text": list(job.input.text),
             "input.separator": job.input.separator,
             "test hook": {key: test_hook[key] for key in ("stand_in", "nan_every", "nan_ends") if key in test_hook},

@@ -80,7 +80,7 @@ def label_shard(job: JobConfig, classes: ClassIndices, rows: ShardRows, scored: 
     added |= {
         "num_tokens": pa.array(scored.num_tokens, pa.int32()),
         "truncated": pa.array(scored.truncated, pa.bool_()),
-        "rescored": pa.array(np.zeros(len(ok), dtype=bool), pa.bool_()),
+        "rescored": pa.array(scored.rescored, pa.bool_()),
         "status": pa.array(statuses.tolist(), pa.string()),
         "reason": pa.array(_reasons(rows, statuses), pa.string()),
     }

@@ -75,6 +75,25 @@ def plan_shards(row_counts: Sequence[int], shard_rows: int, selection: Selection
     return shards or [Shard(0, 0, ())]
 
 
+def spread_rows(shards: Sequence[Shard], num_rows: int) -> list[RowSpan]:
+    """Pick rows evenly over all shards, each as a span of its own; all rows where there are fewer.
+
+    >>> [(span.start, span.stop) for span in spread_rows(plan_shards([7], 4, Selection()), 3)]
+    [(0, 1), (2, 3), (4, 5)]
+    """
+    total = sum(shard.num_rows for shard in shards)
+    spans = [span for shard in shards for span in shard.spans]
+    stops = list(accumulate(span.num_rows for span in spans))
+    picked = []
+    for number in range(min(num_rows, total)):
+        ordinal = number * total // min(num_rows, total)
+        place = bisect_right(stops, ordinal)
+        span = spans[place]
+        row = span.start + ordinal - (stops[place] - span.num_rows)
+        picked.append(RowSpan(span.file_index, row, row + 1))
+    return picked
+
+
 def _shard(index: int, first_row: int, runs: Iterable[tuple[int, int]], stops: Sequence[int]) -> Shard:
     """Turn runs of row ordinals over the whole input into spans of single files."""
     spans = []

@@ -22,10 +22,18 @@ from batchzs.inputs.frozen import check_unchanged, input_set_from_json, input_se
 from batchzs.inputs.spec import ReadSpec
 from batchzs.job import added_column_names
 from batchzs.logs import fields
+from batchzs.margin import MarginMeasurer, num_sample_texts
 from batchzs.models.opening import OpenedModel, open_model
-from batchzs.plan import Selection, Shard, plan_shards
+from batchzs.plan import Selection, Shard, plan_shards, spread_rows
 from batchzs.records import FORMAT_VERSION, RunRecord, read_json, read_record, write_record
-from batchzs.resources import load_pair_model, place, precision_again, resolve
+from batchzs.resources import (
+    engine_settings,
+    load_pair_model,
+    place,
+    precision_again,
+    resolve,
+    settle_batch_tokens,
+)
 from batchzs.resume import refuse_foreign_shards, remove_run
 
 if TYPE_CHECKING:
@@ -148,20 +156,30 @@ def prepare_run(context: RunContext) -> PreparedRun:
 def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], opened: OpenedModel) -> PreparedRun:
     """Settle a new run and write it down; its record comes last, so that what it names is there."""
     job, paths, hook = context.job, context.paths, context.hook
+    from batchzs.inputs.read import read_rows
+
     placement = place(job, hook)
     resolved = resolve(job, placement, hook)
     inputs = _freeze(context, spec, found)
     _refuse_taken_names(job, inputs)
-    loaded = load_pair_model(opened.checkpoint, placement, resolved, hook)
+    loaded = load_pair_model(opened, placement, resolved, hook)
     context.stop.check()
-    model = opened.record(loaded.num_classes)
+    resolved = settle_batch_tokens(job, resolved, loaded)
+    model = opened.record(loaded.model.num_classes)
     shards = _plan(context, inputs, resolved)
+    fingerprint = fingerprint_of(job, model, resolved.precision, context.options.selection, hook.description)
+    if not context.options.restart:
+        refuse_foreign_shards(paths, digest_of(fingerprint), inputs.digest)
+    if job.rescores_close(resolved.precision):
+        spans = spread_rows(shards, num_sample_texts(len(job.labels)))
+        texts = read_rows(spec, inputs, spans, context.stop.check).texts
+        resolved = _with_margin(context, texts, opened, loaded.model, resolved)
     record = RunRecord(
         format_version=FORMAT_VERSION,
         batchzs_version=__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         job=job.model_dump(mode="json"),
-        fingerprint=fingerprint_of(job, model, resolved.precision, context.options.selection, hook.description),
+        fingerprint=fingerprint,
         resolved=resolved,
         model=model,
         input_digest=inputs.digest,
@@ -171,12 +189,40 @@ def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], open
     )
     if context.options.restart:  # as late as this: a job that cannot run costs nobody the results that are there
         remove_run(paths)
-    refuse_foreign_shards(paths, digest_of(record.fingerprint), inputs.digest)
+        refuse_foreign_shards(paths, digest_of(fingerprint), inputs.digest)
     hook.reach("inputs-frozen")
     _write_inputs(paths, inputs)
     write_record(paths.run_record, record, paths.temporary)
     hook.reach("run-recorded")
-    return PreparedRun(context, spec, inputs, shards, record, opened, loaded)
+    return PreparedRun(context, spec, inputs, shards, record, opened, loaded.model)
+
+
+def _with_margin(
+    context: RunContext, texts: Sequence[str], opened: OpenedModel, model: PairModel, resolved: Resolved
+) -> Resolved:
+    """Measure on some of the job's rows how far a score may be off, and settle which rows are too close to call."""
+    job = context.job
+    classes = opened.classes(model.num_classes)
+    measurer = MarginMeasurer(
+        model,
+        opened.tokenizer,
+        [label.hypothesis for label in job.labels],
+        engine_settings(job, resolved, classes),
+        classes,
+        as_multi_label=job.scored_as_multi_label,
+        on_batch=lambda *_: context.stop.check(),
+    )
+    margin = measurer.measure(texts)
+    logger.info(
+        "%d sample rows: scores in %s differ from fp32's by %.2g at most: rows that hang on %.2g or less will be "
+        "scored again in fp32",
+        len(texts),
+        resolved.precision,
+        margin / 2,
+        margin,
+        extra=fields("margin_measured", rows=len(texts), margin=margin),
+    )
+    return resolved.model_copy(update={"rescore_margin": margin})
 
 
 def _plan(context: RunContext, inputs: InputSet, resolved: Resolved) -> list[Shard]:

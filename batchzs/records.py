@@ -56,6 +56,8 @@ class Resolved(_Record):
     shard_rows: int
     max_batch_tokens: int
     labels_per_chunk: int
+    #: Rows whose label hangs on no more than this are scored again in fp32; None: none is.
+    rescore_margin: float | None = None
 
 
 class FingerprintRecord(_Record):
@@ -102,12 +104,14 @@ class ShardRecord(_Record):
     num_duplicates: int
     num_nul_texts: int
     num_scored_alone: int
+    num_rescored: int
     num_pairs: int
     num_tokens: int
     size_bytes: int
     sha256: str
     read_s: float
     score_s: float
+    exact_s: float
     write_s: float
     finished_at: str
     attempt: int
@@ -115,6 +119,7 @@ class ShardRecord(_Record):
     device: str
     device_name: str
     precision: str
+    path: str
     threads: int
     max_batch_tokens: int
     splits: tuple[SplitRecord, ...]
@@ -137,11 +142,13 @@ class Summary(_Record):
     num_duplicates: int
     num_nul_texts: int
     num_scored_alone: int
+    num_rescored: int
     num_pairs: int
     num_tokens: int
     num_splits: int
     read_s: float
     device_s: float
+    exact_s: float
     write_s: float
     pairs_per_s: float
     tokens_per_s: float

@@ -7,18 +7,24 @@ that it would have been scored in.
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from batchzs.engine import EngineSettings
 from batchzs.errors import MachineError
 from batchzs.models.device import Placement, choose_precision, cpu_has_bf16_units, find_device, granted_cpus
 from batchzs.records import Resolved
+from batchzs.scoring import CloseCalls
 
 if TYPE_CHECKING:
     from batchzs.engine import PairModel
     from batchzs.job import JobConfig
-    from batchzs.models.checkpoint import Checkpoint
+    from batchzs.models.classes import ClassIndices
     from batchzs.models.device import DeviceKind, Precision
+    from batchzs.models.opening import OpenedModel
     from batchzs.test_hook import TestHook
 
 logger = logging.getLogger(__name__)
@@ -28,6 +34,12 @@ logger = logging.getLogger(__name__)
 MAX_BATCH_TOKENS: dict[DeviceKind, int] = {"cpu": 4096, "cuda": 65536}
 #: More labels than this are planned and sorted a chunk at a time, which bounds what sorting needs beside the plan.
 LABELS_PER_CHUNK = 64
+#: A stop ends a run within these seconds, and a batch is a quarter of that or of `checkpoint_seconds` at most.
+STOP_S = 20.0
+BATCH_SHARE = 0.25
+MIN_BATCH_TOKENS = 128
+#: Of a GPU's free memory, what a batch may take: the allocator loses some of it to fragments, and other processes come.
+MEMORY_SHARE = 0.6
 STAND_IN = Placement("stand-in", "cpu", "stand-in model")
 
 
@@ -45,10 +57,10 @@ def resolve(job: JobConfig, placement: Placement, hook: TestHook) -> Resolved:
     precision, notice = _precision(job, placement.kind, hook)
     if notice is not None:
         logger.warning(notice)
-    if precision != "fp32":
+    if precision != "fp32" and not job.rescores_close(precision):
         logger.warning(
-            "scoring in %s: where two labels are nearly tied, another one may win than in fp32; scoring such rows "
-            "again (engine.rescore_close) is not built yet",
+            "scoring in %s: where two labels are nearly tied, another one may win than in fp32; engine.rescore_close: "
+            "true has such rows scored again",
             precision,
         )
     return Resolved(
@@ -65,6 +77,54 @@ def resolve(job: JobConfig, placement: Placement, hook: TestHook) -> Resolved:
 def max_batch_tokens(job: JobConfig, kind: DeviceKind) -> int:
     """The token budget that batches are planned with on a kind of device."""
     return MAX_BATCH_TOKENS[kind] if job.engine.max_batch_tokens == "auto" else job.engine.max_batch_tokens
+
+
+def bounded_batch_tokens(job: JobConfig, planned_tokens: int, tokens_per_s: float, fitting_tokens: float) -> int:
+    """The budget that the job leaves to `auto`, made smaller where the device is slow or its memory small.
+
+    A batch must not outlast what a kill may cost (`engine.checkpoint_seconds`), nor the time in which a stop ends.
+
+    Args:
+        job: the job.
+        planned_tokens: the budget on a usual device.
+        tokens_per_s: what a worker was measured to score.
+        fitting_tokens: what the device's free memory was measured to hold.
+
+    Returns:
+        `planned_tokens` where it fits, otherwise a power of two, so that noise in a measurement seldom shows.
+    """
+    limit = min(tokens_per_s * min(job.engine.checkpoint_seconds, STOP_S) * BATCH_SHARE, fitting_tokens)
+    return planned_tokens if planned_tokens <= limit else 2 ** int(math.log2(max(limit, MIN_BATCH_TOKENS)))
+
+
+def settle_batch_tokens(job: JobConfig, resolved: Resolved, loaded: LoadedPairModel) -> Resolved:
+    """Make the budget that the job leaves to `auto` fit what was measured of the loaded model."""
+    if job.engine.max_batch_tokens != "auto":
+        return resolved
+    budget = bounded_batch_tokens(job, resolved.max_batch_tokens, loaded.tokens_per_s, loaded.fitting_tokens)
+    if budget < resolved.max_batch_tokens:
+        logger.info("%d tokens a batch: this device is slower or smaller than usual", budget)
+    return resolved.model_copy(update={"max_batch_tokens": budget})
+
+
+def engine_settings(job: JobConfig, resolved: Resolved, classes: ClassIndices) -> EngineSettings:
+    """What the engine plans and scores by."""
+    is_close = None
+    if resolved.rescore_margin is not None:
+        is_close = CloseCalls(
+            classes,
+            as_multi_label=job.scored_as_multi_label,
+            threshold=job.resolved_threshold,
+            margin=resolved.rescore_margin,
+        )
+    return EngineSettings(
+        max_length=job.engine.max_length,
+        truncate=job.engine.truncate,
+        max_batch_tokens=resolved.max_batch_tokens,
+        labels_per_chunk=resolved.labels_per_chunk,
+        num_workers=resolved.workers,
+        is_close=is_close,
+    )
 
 
 def num_threads(kind: DeviceKind) -> int:
@@ -124,8 +184,17 @@ def adopt(job: JobConfig, begun: Resolved, placement: Placement) -> Resolved:
     return begun.model_copy(update=update)
 
 
-def load_pair_model(checkpoint: Checkpoint, placement: Placement, resolved: Resolved, hook: TestHook) -> PairModel:
-    """Load the model onto its device.
+@dataclass(frozen=True, slots=True)
+class LoadedPairModel:
+    """A model on its device, and what was measured of it there."""
+
+    model: PairModel
+    tokens_per_s: float  # of one worker
+    fitting_tokens: float  # what free memory holds
+
+
+def load_pair_model(opened: OpenedModel, placement: Placement, resolved: Resolved, hook: TestHook) -> LoadedPairModel:
+    """Load the model onto its device, and try it there.
 
     Raises:
         ModelError: the weights are damaged or incomplete.
@@ -133,13 +202,28 @@ def load_pair_model(checkpoint: Checkpoint, placement: Placement, resolved: Reso
     if hook.stand_in:
         from batchzs.test_hook import StandInModel
 
-        return StandInModel(hook)
+        return LoadedPairModel(StandInModel(hook), math.inf, math.inf)
     import torch
 
     from batchzs.models.loaded import LoadedModel
+    from batchzs.models.self_check import probe_pairs
 
     torch.set_num_threads(resolved.threads)
-    return LoadedModel(checkpoint, placement.device, resolved.precision)
+    checkpoint, tokenizer = opened.checkpoint, opened.tokenizer
+    model = LoadedModel(checkpoint, placement.device, resolved.precision)
+    special = (checkpoint.encoder.vocab_size, tokenizer.cls_id, tokenizer.sep_id)
+    max_length = checkpoint.encoder.max_position_embeddings
+    tokens_per_s = model.check(probe_pairs(*special, max_length))
+    if placement.kind == "cpu":
+        return LoadedPairModel(model, tokens_per_s, math.inf)
+    # What a few pairs take a GPU says nothing of its pace: the large probe does, which memory is measured with as well.
+    large = probe_pairs(*special, max_length, [128] * 64)
+    bytes_per_token = model.bytes_per_token(large)
+    started_s = time.monotonic()
+    model.forward(large)
+    tokens_per_s = large.num_tokens / max(time.monotonic() - started_s, 1e-6)
+    free_bytes, _ = torch.cuda.mem_get_info(placement.device)
+    return LoadedPairModel(model, tokens_per_s, MEMORY_SHARE * free_bytes / max(bytes_per_token, 1.0))
 
 
 def _precision(job: JobConfig, kind: DeviceKind, hook: TestHook) -> tuple[Precision, str | None]:

@@ -208,9 +208,9 @@ def _record_again(path: Path, run: PreparedRun, shard: Shard) -> ShardRecord:
     import pyarrow.parquet as pq
 
     prefix = run.job.output.prefix
-    names = [prefix + name for name in ("status", "label", "truncated")]
+    names = [prefix + name for name in ("status", "label", "truncated", "rescored")]
     table = pq.read_table(path, columns=names)
-    statuses, labels, truncated = (table.column(name).to_pylist() for name in names)
+    statuses, labels, truncated, rescored = (table.column(name).to_pylist() for name in names)
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return ShardRecord(
@@ -223,12 +223,14 @@ def _record_again(path: Path, run: PreparedRun, shard: Shard) -> ShardRecord:
         num_duplicates=0,
         num_nul_texts=0,
         num_scored_alone=0,
+        num_rescored=sum(rescored),
         num_pairs=0,
         num_tokens=0,
         size_bytes=path.stat().st_size,
         sha256=sha256,
         read_s=0.0,
         score_s=0.0,
+        exact_s=0.0,
         write_s=0.0,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         attempt=0,
@@ -236,6 +238,7 @@ def _record_again(path: Path, run: PreparedRun, shard: Shard) -> ShardRecord:
         device="unknown",
         device_name="unknown (record lost)",
         precision=run.record.resolved.precision,
+        path="unknown",
         threads=run.record.resolved.threads,
         max_batch_tokens=run.record.resolved.max_batch_tokens,
         splits=(),

@@ -6,58 +6,34 @@ its rows are durable, so the process may die at any line here and the same comma
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import socket
 import time
-from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from batchzs.durable import hold_lock, make_folders, publish, publish_bytes, refuse_links, remove
-from batchzs.engine import Engine, EngineSettings
+from batchzs.durable import hold_lock, make_folders, publish_bytes, refuse_links, remove
 from batchzs.errors import TooManyBadRowsError
-from batchzs.journal import ShardJournal
 from batchzs.logs import fields, log_to_file
 from batchzs.prepare import prepare_run
-from batchzs.records import ShardRecord, SplitRecord, write_record
+from batchzs.records import ShardRecord, write_record
 from batchzs.resources import adopt, load_pair_model, place
-from batchzs.resume import complete_shards, describe_indices, shard_provenance, sweep_temporary_files
+from batchzs.resume import complete_shards, describe_indices, sweep_temporary_files
 from batchzs.space import compare_space, estimated_bytes
 from batchzs.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from batchzs.inputs.rows import ShardRows
     from batchzs.job import JobConfig
-    from batchzs.models.device import Placement
     from batchzs.paths import RunPaths
     from batchzs.plan import Shard
     from batchzs.prepare import PreparedRun, RunContext
-    from batchzs.records import Resolved, Summary
+    from batchzs.records import Summary
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """This attempt's number, and what it computes with."""
-
-    number: int
-    placement: Placement
-    resolved: Resolved
-
-
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """What a shard goes through, so that a test can put its own in the place of each."""
-
-    read: Callable[[Shard], ShardRows]
-    engine: Engine
-    clock: Callable[[], float] = time.monotonic
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,100 +103,15 @@ def refuse_too_many_bad_rows(summary: Summary) -> None:
         )
 
 
-def run_shards(run: PreparedRun, shards: Sequence[Shard], attempt: Attempt, stages: Stages) -> dict[int, ShardRecord]:
-    """Read, score and publish shards, one after the other.
-
-    Args:
-        run: the prepared run.
-        shards: those that are missing.
-        attempt: what this attempt computes with.
-        stages: what reads and what scores.
-
-    Returns:
-        The records of the shards, by index.
-    """
-    return {shard.index: _run_shard(run, shard, attempt, stages) for shard in shards}
-
-
-def _run_shard(run: PreparedRun, shard: Shard, attempt: Attempt, stages: Stages) -> ShardRecord:
-    from batchzs.output import label_shard, write_shard
-
-    hook, clock = run.context.hook, stages.clock
-    start_s = clock()
-    rows = stages.read(shard)
-    read_s = clock()
-    scored = stages.engine.score(rows.texts, lambda plan_digest: _open_journal(run, shard, attempt, plan_digest))
-    scored_s = clock()
-    labelled = label_shard(run.job, run.opened.classes(run.record.model.num_classes), rows, scored)
-    names = [label.name for label in run.job.labels]
-    path = run.paths.shard(shard.index)
-    with publish(path, run.paths.temporary) as file:
-        size_bytes, sha256 = write_shard(file, labelled.table, shard_provenance(run, shard), run.job.output.compression)
-        hook.reach("shard-written")
-        record = ShardRecord(
-            index=shard.index,
-            first_row=shard.first_row,
-            num_rows=shard.num_rows,
-            statuses=dict(Counter(labelled.statuses.tolist())),
-            labels={names[index]: count for index, count in Counter(labelled.best.tolist()).items() if index >= 0},
-            num_truncated=int(scored.truncated.sum()),
-            num_duplicates=scored.counts.num_duplicates,
-            num_nul_texts=sum("\0" in text for text in rows.texts),
-            num_scored_alone=scored.counts.num_scored_alone,
-            num_pairs=scored.counts.num_pairs,
-            num_tokens=scored.counts.num_tokens,
-            size_bytes=size_bytes,
-            sha256=sha256,
-            read_s=read_s - start_s,
-            score_s=scored_s - read_s + scored.counts.recovered_s,
-            write_s=clock() - scored_s,
-            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            attempt=attempt.number,
-            host=socket.gethostname(),
-            device=attempt.placement.device,
-            device_name=attempt.placement.name,
-            precision=attempt.resolved.precision,
-            threads=attempt.resolved.threads,
-            max_batch_tokens=attempt.resolved.max_batch_tokens,
-            splits=tuple(SplitRecord(**asdict(split)) for split in scored.counts.splits),
-        )
-        # The record first: alone it says nothing, and no shard is ever without it.
-        write_record(run.paths.shard_record(shard.index), record, run.paths.temporary)
-        hook.reach("shard-recorded")
-    hook.reach("shard-published")
-    remove(run.paths.journal(shard.index))
-    logger.info(
-        "%s: %s rows published, %.1f s",
-        path.name,
-        f"{shard.num_rows:,}",
-        clock() - start_s,
-        extra=fields("shard_published", shard=shard.index, rows=shard.num_rows, seconds=round(clock() - start_s, 3)),
-    )
-    return record
-
-
-def _open_journal(run: PreparedRun, shard: Shard, attempt: Attempt, plan_digest: bytes) -> ShardJournal:
-    """The shard's journal; it holds only for the same pairs, batched and computed in the same way."""
-    resolved = attempt.resolved
-    identity = (
-        *(run.fingerprint_digest, shard.index, shard.first_row, shard.num_rows, plan_digest.hex()),
-        *(attempt.placement.kind, resolved.precision, resolved.threads, resolved.max_batch_tokens),
-    )
-    key = hashlib.sha256(repr(identity).encode()).digest()
-    return ShardJournal(
-        run.paths.journal(shard.index), key, run.job.engine.checkpoint_seconds, reach=run.context.hook.reach
-    )
-
-
 def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, ShardRecord]:
-    from batchzs.inputs.read import read_rows
+    from batchzs.shards import Attempt, ShardPipeline  # Polars and pyarrow, which a finished job does without
 
-    hook, stop, progress = run.context.hook, run.context.stop, run.context.progress
-    stop.check()
+    hook, progress = run.context.hook, run.context.progress
+    run.context.stop.check()
     _compare_space(run, missing)
     placement = place(run.job, hook)
     resolved = adopt(run.job, run.record.resolved, placement)
-    model = run.loaded or load_pair_model(run.opened.checkpoint, placement, resolved, hook)
+    model = run.loaded or load_pair_model(run.opened, placement, resolved, hook).model
     attempt = Attempt(_next_attempt(run.paths), placement, resolved)
     logger.info(
         "scoring in %s on %s, workers: %d, batch tokens: %s, model %s",
@@ -231,37 +122,10 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
         run.opened.checkpoint.directory,
         extra=fields("scoring_started", attempt=attempt.number, device=placement.device, **resolved.model_dump()),
     )
-    current_rows = 0
-
-    def read(shard: Shard) -> ShardRows:
-        nonlocal current_rows
-        current_rows = shard.num_rows
-        stop.check()
-        return read_rows(run.spec, run.inputs, shard.spans, stop.check)
-
-    def on_batch(shard_share: float, num_tokens: int) -> None:
-        if num_tokens:
-            hook.reach("batch-scored")
-        progress.advance(current_rows * shard_share, num_tokens)
-        stop.check()
-
-    engine = Engine(
-        model,
-        run.opened.tokenizer,
-        [label.hypothesis for label in run.job.labels],
-        EngineSettings(
-            max_length=run.job.engine.max_length,
-            truncate=run.job.engine.truncate,
-            max_batch_tokens=resolved.max_batch_tokens,
-            labels_per_chunk=resolved.labels_per_chunk,
-            num_workers=resolved.workers,
-        ),
-        on_batch,
-    )
     num_rows = sum(shard.num_rows for shard in run.shards)
     progress.start(num_rows, num_rows - sum(shard.num_rows for shard in missing))
     try:
-        return run_shards(run, missing, attempt, Stages(read, engine))
+        return ShardPipeline(run, attempt, model).run(missing)
     finally:
         progress.close()
 

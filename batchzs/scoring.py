@@ -9,6 +9,7 @@ Ties go to the label that comes first in the job (ModelScope's argsort breaks th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,3 +82,41 @@ def reaches(scores: np.ndarray, threshold: float) -> np.ndarray:
     [True, False]
     """
     return scores >= np.float32(threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCalls:
+    """Which rows a small error of their scores could decide otherwise.
+
+    A row is close where its two best scores, or a score and the threshold that it is held against, lie no more than
+    `margin` apart. With `margin` twice the largest error of a score, every other row's label is what exact scores give.
+
+    >>> from batchzs.models.classes import ClassIndices
+    >>> is_close = CloseCalls(ClassIndices(0, 2, 1), as_multi_label=False, threshold=None, margin=0.1)
+    >>> is_close(np.array([[[2.0, 0.0, 1.0], [0.0, 0.0, 1.0]], [[1.0, 0.0, 1.0], [0.9, 0.0, 1.0]]])).tolist()
+    [False, True]
+    """
+
+    classes: ClassIndices
+    as_multi_label: bool
+    threshold: float | None
+    margin: float
+
+    def __call__(self, logits: np.ndarray) -> np.ndarray:
+        """Tell close rows.
+
+        Args:
+            logits: (rows, labels, classes) float32, finite.
+
+        Returns:
+            (rows,) bool.
+        """
+        scores = scores_from_logits(logits, self.classes, as_multi_label=self.as_multi_label).astype(np.float64)
+        ranked = np.sort(scores, axis=1)[:, ::-1]
+        close = np.zeros(len(scores), dtype=bool)
+        if scores.shape[1] > 1:
+            close |= ranked[:, 0] - ranked[:, 1] <= self.margin
+        if self.threshold is not None:
+            held = scores if self.as_multi_label else ranked[:, :1]
+            close |= (np.abs(held - self.threshold) <= self.margin).any(axis=1)
+        return close

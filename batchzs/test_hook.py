@@ -119,6 +119,7 @@ class StandInModel:
 
     hook: TestHook
     num_classes: int = 3
+    path: str = "stand-in"
 
     def forward(self, pairs: PackedPairs) -> np.ndarray:
         """(pairs, classes) float32 logits; fails and gives NaN as the hook says."""

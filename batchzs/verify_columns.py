@@ -198,6 +198,7 @@ def _decision_faults(columns: ShardColumns) -> Iterator[Finding]:
         num_tokens=arrays["num_tokens"].to_numpy(zero_copy_only=False),
         truncated=np.zeros(len(ok), dtype=bool),
         non_finite=columns.statuses == NON_FINITE,
+        rescored=np.zeros(len(ok), dtype=bool),
         counts=ScoringCounts(),
     )
     decided = label_shard(job, classes, rows, scored).table

@@ -52,7 +52,7 @@ def layout_schema(run: FinishedRun) -> pa.Schema:
     rows = ShardRows([], [], [], carried, [], np.empty(0, dtype=np.int64))
     nothing = np.empty(0, dtype=bool)
     logits = np.empty((0, len(run.job.labels), run.record.model.num_classes), dtype=np.float32)
-    scored = TextLogits(logits, np.empty(0, dtype=np.int32), nothing, nothing, ScoringCounts())
+    scored = TextLogits(logits, np.empty(0, dtype=np.int32), nothing, nothing, nothing, ScoringCounts())
     file = io.BytesIO()
     pq.write_table(label_shard(run.job, run.classes, rows, scored).table.replace_schema_metadata(), file)
     return pq.read_schema(io.BytesIO(file.getvalue()))

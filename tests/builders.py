@@ -161,12 +161,14 @@ def shard_record(**changes: Any) -> ShardRecord:
         "num_duplicates": 0,
         "num_nul_texts": 0,
         "num_scored_alone": 0,
+        "num_rescored": 0,
         "num_pairs": 15,
         "num_tokens": 150,
         "size_bytes": 1000,
         "sha256": "b" * 64,
         "read_s": 0.5,
         "score_s": 2.0,
+        "exact_s": 0.0,
         "write_s": 0.25,
         "finished_at": "2026-11-30T03:01:00+00:00",
         "attempt": 1,
@@ -174,6 +176,7 @@ def shard_record(**changes: Any) -> ShardRecord:
         "device": "cpu",
         "device_name": "A CPU",
         "precision": "fp32",
+        "path": "packed",
         "threads": 2,
         "max_batch_tokens": 4096,
         "splits": (),
@@ -265,6 +268,7 @@ class RecordingModel:
     """
 
     num_classes: int = 3
+    path: str = "recording"
     before: Callable[[PackedPairs], None] = lambda _: None
     batches: list[PackedPairs] = field(default_factory=list)
     num_releases: int = 0

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 import weakref
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -322,7 +323,7 @@ def test_a_text_that_stays_nan_is_given_up_and_its_neighbours_are_not() -> None:
     result = make_engine(model, max_batch_tokens=1000).score(texts)
     assert result.non_finite.tolist() == [False, True, False, True, False]
     assert_all_right(
-        TextLogits(result.logits[[0, 2]], result.num_tokens, result.truncated, result.non_finite, result.counts),
+        replace(result, logits=result.logits[[0, 2]]),
         ["央行", "体育"],
     )
     assert np.isnan(result.logits[1]).any()
@@ -538,3 +539,96 @@ def test_a_stop_is_heard_while_a_batch_is_waited_for() -> None:
         make_engine(model, on_batch=on_batch, max_batch_tokens=1).score(["央行", "体育"])
     assert heard == [0.0]
     assert len(model.batches) <= 1
+
+
+@dataclass
+class CoarseModel(RecordingModel):
+    """A model whose usual forward is off by a quarter, and whose exact one keeps its batches too."""
+
+    exact_batches: list[PackedPairs] = field(default_factory=list)
+
+    def forward(self, pairs: PackedPairs) -> np.ndarray:
+        """(pairs, classes) float32 logits, each a quarter too high."""
+        return super().forward(pairs) + np.float32(0.25)
+
+    def forward_exact(self, pairs: PackedPairs) -> np.ndarray:
+        """(pairs, classes) float32 logits."""
+        self.exact_batches.append(pairs)
+        return super().forward_exact(pairs)
+
+
+def is_even(logits: np.ndarray) -> np.ndarray:
+    """Call every text close whose first exact logit is an even number of 512ths."""
+    close: np.ndarray = ((logits[:, 0, 0] - 0.25) * 512 % 2) == 0
+    return close
+
+
+@PATIENT
+@given(texts=TEXTS, budget=BUDGETS, labels_per_chunk=st.integers(1, 4), workers=st.integers(1, 3))
+def test_close_texts_and_no_others_are_scored_again_exactly(
+    texts: list[str], budget: int, labels_per_chunk: int, workers: int
+) -> None:
+    """All logits of a close text are the exact ones, twins included; those of the others stay as they were."""
+    model = CoarseModel()
+    changes: dict[str, Any] = {"max_batch_tokens": budget, "labels_per_chunk": labels_per_chunk, "num_workers": workers}
+    result = make_engine(model, is_close=is_even, **changes).score(texts)
+    for text, row, rescored in zip(texts, result.logits, result.rescored, strict=True):
+        if not text.replace(" ", ""):
+            assert not rescored
+            continue
+        exact = np.array([expected_logits(text, hypothesis) for hypothesis in HYPOTHESES], dtype=np.float32)
+        assert bool(rescored) is bool(is_even(exact[None] + np.float32(0.25))[0])
+        assert row.tolist() == (exact if rescored else exact + np.float32(0.25)).tolist()
+    again = {text for text, rescored in zip(texts, result.rescored, strict=True) if rescored}
+    assert sum(len(batch.lengths) for batch in model.exact_batches) == len(again) * len(HYPOTHESES)
+
+
+def test_what_was_scored_again_is_in_the_journal_too(tmp_path: Path) -> None:
+    """Stopped anywhere, in the second pass as well, a shard goes on after what is kept, to the same bits."""
+    texts = [f"央行{number}" for number in range(9)]
+    settings: dict[str, Any] = {"is_close": is_even, "max_batch_tokens": 30}
+    whole_model = CoarseModel()
+    whole = make_engine(whole_model, **settings).score(texts)
+    num_coarse, num_exact = len(whole_model.batches), len(whole_model.exact_batches)
+    assert whole.rescored.any()
+    assert num_exact > 1
+    for stop_after in range(1, num_coarse + num_exact):
+
+        def open_journal(plan_digest: bytes, path: Path = tmp_path / f"{stop_after}.journal") -> ShardJournal:
+            return ShardJournal(path, plan_digest, interval_s=0)
+
+        first, second = CoarseModel(), CoarseModel()
+
+        def stop(*_: float, model: CoarseModel = first, limit: int = stop_after) -> None:
+            if len(model.batches) + len(model.exact_batches) == limit:
+                raise InterruptedRunError("stopped by SIGTERM")
+
+        with pytest.raises(InterruptedRunError):
+            make_engine(first, on_batch=stop, **settings).score(texts, open_journal)
+        resumed = make_engine(second, **settings).score(texts, open_journal)
+        assert resumed.logits.tobytes() == whole.logits.tobytes()
+        assert resumed.rescored.tolist() == whole.rescored.tolist()
+        assert len(second.batches) + len(second.exact_batches) == num_coarse + num_exact - stop_after
+
+
+def test_a_text_without_finite_numbers_is_not_close() -> None:
+    """It has been scored in fp32 already and given up: it is asked for no third time."""
+    model = NanModel()
+    model.nan_alone = model.nan_in_fp32 = True
+    result = make_engine(model, is_close=lambda logits: np.ones(len(logits), dtype=bool)).score(["央行", "☠坏", "体育"])
+    assert result.rescored.tolist() == [True, False, True]
+    assert result.non_finite.tolist() == [False, True, False]
+
+
+def test_texts_are_prepared_beside_the_scoring() -> None:
+    """What `prepare` gives is what `score` works on, and its callback may end it."""
+    engine = make_engine(RecordingModel())
+    texts = ["央行降息", "体育", ""]
+    prepared = engine.prepare(texts)
+    assert engine.score_prepared(prepared).logits.tobytes() == engine.score(texts).logits.tobytes()
+
+    def stop() -> None:
+        raise InterruptedRunError("stopped by SIGTERM")
+
+    with pytest.raises(InterruptedRunError):
+        engine.prepare(["长" * 2**20, "短" * 2**20], stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -47,6 +48,7 @@ def scored(entailment: np.ndarray = ENTAILMENT, num_classes: int = 3, **changes:
         "num_tokens": np.full(num_texts, 4, dtype=np.int32),
         "truncated": np.zeros(num_texts, dtype=bool),
         "non_finite": np.zeros(num_texts, dtype=bool),
+        "rescored": np.zeros(num_texts, dtype=bool),
         "counts": ScoringCounts(),
     }
     return TextLogits(**values | changes)
@@ -181,12 +183,16 @@ def test_two_class_heads_have_no_neutral() -> None:
     assert {entry["neutral"] for row in table.column("logits").to_pylist() for entry in row} == {None}
 
 
+def test_rows_that_were_scored_again_say_so() -> None:
+    """The engine's word, row by row."""
+    result = replace(scored(), rescored=np.array([False, True, False]))
+    assert label(result=result).table.column("rescored").to_pylist() == [False, True, False]
+
+
 def test_class_order_of_the_checkpoint_is_undone() -> None:
     """Logits are named in the output: entailment at 2 in the checkpoint is still entailment here."""
     result = scored()
-    flipped = TextLogits(
-        result.logits[:, :, ::-1].copy(), result.num_tokens, result.truncated, result.non_finite, result.counts
-    )
+    flipped = replace(result, logits=result.logits[:, :, ::-1].copy())
     assert label(result=flipped, classes=ClassIndices(2, 0, 1)).table.equals(label().table)
 
 

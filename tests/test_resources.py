@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from batchzs.models.device import Placement
 from batchzs.resources import adopt, load_pair_model, max_batch_tokens, place, precision_again, resolve
 from batchzs.test_hook import StandInModel, TestHook
 from tests.builders import make_job, odd_folder, resolved, write_checkpoint
-
-if TYPE_CHECKING:
-    from batchzs.models.checkpoint import Checkpoint
 
 CPU = Placement("cpu", "cpu", "A CPU")
 GPU = Placement("cuda:0", "cuda", "A GPU")
@@ -126,21 +124,23 @@ def test_the_stand_in_needs_no_device_and_no_checkpoint() -> None:
     assert resolve(job, placement, STAND_IN).precision == "fp32"
     assert precision_again(job, resolved(), STAND_IN) == "fp32"
     nothing: Any = Path("/absent")
-    assert isinstance(load_pair_model(nothing, placement, resolved(), STAND_IN), StandInModel)
+    assert isinstance(load_pair_model(nothing, placement, resolved(), STAND_IN).model, StandInModel)
 
 
 def test_the_model_is_loaded_with_the_runs_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread count gives other last bits."""
     import torch
 
-    from batchzs.models.checkpoint import read_checkpoint
+    from batchzs.models.opening import open_model
 
     threads: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    checkpoint: Checkpoint = read_checkpoint(write_checkpoint(odd_folder(tmp_path)))
-    model = load_pair_model(checkpoint, CPU, resolved(threads=5), NO_HOOK)
+    job = make_job(model__path=str(write_checkpoint(odd_folder(tmp_path))), engine__max_length=64)
+    loaded = load_pair_model(open_model(job, None, offline=True), CPU, resolved(threads=5), NO_HOOK)
     assert threads == [5]
-    assert model.num_classes == 3
+    assert (loaded.model.num_classes, loaded.model.path) == (3, "packed")
+    assert loaded.tokens_per_s > 0
+    assert loaded.fitting_tokens == math.inf
 
 
 def test_without_a_hook_the_device_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

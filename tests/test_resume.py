@@ -59,6 +59,7 @@ class Output:
             np.array([1, 0, 1], dtype=np.int32)[:rows_written],
             np.array([True, False, False])[:rows_written],
             np.zeros(rows_written, dtype=bool),
+            np.zeros(rows_written, dtype=bool),
             ScoringCounts(),
         )
         labelled = label_shard(self.run.job, ClassIndices(0, 2, 1), rows, scored)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from batchzs.models.classes import ClassIndices
-from batchzs.scoring import rank_labels, reaches, scores_from_logits
+from batchzs.scoring import CloseCalls, rank_labels, reaches, scores_from_logits
 from tests.builders import PATIENT
 
 STRUCTBERT = ClassIndices(entailment=0, contradiction=2, neutral=1)
@@ -190,3 +190,41 @@ def test_a_score_at_the_threshold_reaches_it(threshold: float) -> None:
 def test_nan_reaches_no_threshold() -> None:
     """A filter by threshold never keeps a row without a score."""
     assert reaches(np.array([np.nan], dtype=np.float32), 0.0).tolist() == [False]
+
+
+def test_close_calls_worked_by_hand() -> None:
+    """Scores 1/8, 2/8, 5/8: the best two are 3/8 apart. With a threshold of 0.5 the best one is 1/8 from it."""
+    logits = np.array([[[math.log(1), 0, 0], [math.log(2), 0, 0], [math.log(5), 0, 0]]], dtype=np.float32)
+
+    def is_close(margin: float, threshold: float | None = None) -> bool:
+        return bool(CloseCalls(STRUCTBERT, as_multi_label=False, threshold=threshold, margin=margin)(logits)[0])
+
+    assert [is_close(0.374), is_close(0.376)] == [False, True]
+    assert [is_close(0.124, 0.5), is_close(0.126, 0.5)] == [False, True]
+    # Scored one by one, each against a contradiction of 0: 1/2, 2/3, 5/6. Any of them may be the close one.
+    several = CloseCalls(STRUCTBERT, as_multi_label=True, threshold=0.5, margin=0.01)
+    assert several(logits).tolist() == [True]
+    assert CloseCalls(STRUCTBERT, as_multi_label=True, threshold=0.6, margin=0.01)(logits).tolist() == [False]
+    assert CloseCalls(STRUCTBERT, as_multi_label=True, threshold=0.68, margin=0.02)(logits).tolist() == [True]
+
+
+@PATIENT
+@given(logits=LOGITS, as_multi_label=st.booleans(), threshold=st.none() | st.floats(0, 1), data=st.data())
+def test_no_small_error_decides_a_row_that_is_not_close(
+    logits: np.ndarray,
+    as_multi_label: bool,  # noqa: FBT001 - drawn
+    threshold: float | None,
+    data: st.DataObject,
+) -> None:
+    """Whatever errors of half the margin the scores have, other rows keep their best label and their side."""
+    margin = 0.125
+    scores = scores_from_logits(logits, STRUCTBERT, as_multi_label=as_multi_label).astype(np.float64)
+    errors = data.draw(hnp.arrays(np.float64, scores.shape, elements=st.floats(-0.49 * margin, 0.49 * margin)))
+    close = CloseCalls(STRUCTBERT, as_multi_label=as_multi_label, threshold=threshold, margin=margin)(logits)
+    moved = scores + errors
+    assert (moved.argmax(axis=1) == scores.argmax(axis=1))[~close].all()
+    if threshold is not None:
+        held, held_moved = (
+            (scores, moved) if as_multi_label else (scores.max(axis=1, keepdims=True), moved.max(axis=1, keepdims=True))
+        )
+        assert ((held >= threshold) == (held_moved >= threshold))[~close].all()

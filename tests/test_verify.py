@@ -186,9 +186,14 @@ def test_what_was_labelled_follows_from_its_logits(*, multi_label: bool, scores:
     rows = shard_rows(["一", "", "三", "四", "五"], bad={3: ("bad_type", "a.jsonl:4: a number")})
     logits = np.random.default_rng(0).normal(size=(5, 3, 2)).astype(np.float32)
     logits[1] = np.nan
-    non_finite = np.array([False, False, True, False, False])
+    nothing, non_finite = np.zeros(5, dtype=bool), np.array([False, False, True, False, False])
     scored = TextLogits(
-        logits, np.array([1, 0, 1, 0, 1], np.int32), np.zeros(5, dtype=bool), non_finite, ScoringCounts()
+        logits,
+        np.array([1, 0, 1, 0, 1], np.int32),
+        nothing,
+        non_finite,
+        nothing,
+        ScoringCounts(),
     )
     table = label_shard(job, classes, rows, scored).table
     assert table.column("zs_status").to_pylist() == ["ok", "empty", "non_finite", "bad_type", "ok"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from batchzs.models.packed_bert import PackedBert
+from batchzs.models.reference_bert import ReferenceBert
+from batchzs.models.self_check import TOLERANCES, largest_difference
 from batchzs.models.weights import load_weights
 
 if TYPE_CHECKING:
@@ -16,6 +20,11 @@ if TYPE_CHECKING:
     from batchzs.models.checkpoint import Checkpoint
     from batchzs.models.device import Precision
     from batchzs.pairs import PackedPairs
+
+logger = logging.getLogger(__name__)
+
+#: Which network scores: the packed one, or the plain one where the packed one gave other results.
+Path = Literal["packed", "plain"]
 
 
 class LoadedModel:
@@ -35,9 +44,10 @@ class LoadedModel:
         self._device = device
         self._lock = threading.Lock()
         self._weights = load_weights(checkpoint)
-        self._networks = {precision: self._network(precision)}
+        self._networks: dict[Precision, PackedBert | ReferenceBert] = {precision: self._network(precision)}
         self._precision: Precision = precision
         self.num_classes = int(self._weights["classifier.weight"].shape[0])
+        self.path: Path = "packed"
 
     def forward(self, pairs: PackedPairs) -> np.ndarray:
         """(pairs, classes) float32 logits in the run's precision."""
@@ -54,6 +64,40 @@ class LoadedModel:
         """Give cached blocks back to the device after running out of memory."""
         if self._device != "cpu":
             torch.cuda.empty_cache()
+
+    def check(self, probes: PackedPairs) -> float:
+        """Try the packed network against the plain one; keep the plain one, loudly, where they disagree.
+
+        Returns:
+            Real tokens a second of one worker, as the probes showed it.
+        """
+        self.forward(probes)  # the first call prepares what later ones find ready: it says nothing of the speed
+        started_s = time.monotonic()
+        logits = self.forward(probes)
+        tokens_per_s = probes.num_tokens / max(time.monotonic() - started_s, 1e-6)
+        reference = ReferenceBert(self._weights, self._checkpoint.encoder, self._device)
+        difference = largest_difference(logits, reference.forward(probes))
+        if difference <= TOLERANCES[self._precision]:
+            return tokens_per_s
+        logger.warning(
+            "self-check failed: the packed forward in %s differs from the plain one by %.3g in a probability (at most "
+            "%g is rounding): scoring on the plain path in fp32, which is right and slow. Please report this with the "
+            "device's name and torch's version (%s)",
+            self._precision,
+            difference,
+            TOLERANCES[self._precision],
+            torch.__version__,
+        )
+        self.path = "plain"
+        self._networks = {self._precision: reference, "fp32": reference}
+        return tokens_per_s
+
+    def bytes_per_token(self, probes: PackedPairs) -> float:
+        """Device memory that a token of a batch needs beside the weights, measured; CUDA only."""
+        torch.cuda.reset_peak_memory_stats(self._device)
+        before = torch.cuda.memory_allocated(self._device)
+        self.forward(probes)
+        return (torch.cuda.max_memory_allocated(self._device) - before) / probes.num_tokens
 
     def _network(self, precision: Precision) -> PackedBert:
         return PackedBert(self._weights, self._checkpoint.encoder, self._device, precision)

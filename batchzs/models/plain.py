@@ -40,6 +40,11 @@ class PlainModel:
             {key if key.startswith("classifier.") else f"bert.{key}": value.float() for key, value in weights.items()}
         )
 
+    @property
+    def path(self) -> str:
+        """The plain path."""
+        return "plain"
+
     def forward(self, pairs: PackedPairs) -> np.ndarray:
         """(pairs, classes) float32 logits; see `batchzs.engine.PairModel`."""
         mask = np.arange(int(pairs.lengths.max())) < pairs.lengths[:, None]
