@@ -354,7 +354,7 @@ def test_a_record_of_a_newer_format_is_refused(done: Workshop) -> None:
 def test_a_real_model_goes_on_with_the_same_bytes(standard: Workshop, finished_by_model: Finished) -> None:
     """With a checkpoint, killed in the middle and gone on with on more CPUs: the shards of an undisturbed run."""
     common = ("run", standard.standard_job, "--limit", "80")
-    hook = {"crash": "batch-scored:6"}
+    hook = {"crash": "shard-recorded:2"}  # the next shard is half scored by then
     killed = standard.run(*common, hook=hook, extra={"SLURM_CPUS_PER_TASK": "1"})
     assert killed.code == -signal.SIGKILL, killed.stderr
     assert 0 < len(standard.published(finished_by_model)) < len(finished_by_model.shards)

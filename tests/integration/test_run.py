@@ -215,7 +215,7 @@ def test_lists_and_globs_and_a_shard_over_many_files(workshop: Workshop) -> None
 
 def test_any_tool_opens_the_output_while_it_grows(standard: Workshop, finished: Finished) -> None:
     """Polars, DuckDB, pandas and pyarrow open `scores/` in the middle of a run and at its end (no file is half one)."""
-    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 0.05})
+    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 0.3})
     running.wait_until(lambda: len(standard.shards()) >= 2)
     counts = count_rows(standard.output / "scores")
     assert not running.has_ended
