@@ -96,6 +96,8 @@ def run_job(context: RunContext) -> Outcome:
             for path in (paths.success, paths.summary):
                 remove(path)
             done |= _score_missing(run, missing)
+            if not is_alone:  # another run may have written the same shards since, and records with other times
+                done = complete_shards(run)
         elif paths.success.exists() and paths.summary.exists():
             return Outcome(_summary(run, done), None)
         hook.reach("run-finished")
@@ -223,7 +225,8 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
     model = run.loaded or load_pair_model(run.opened.checkpoint, placement, resolved, hook)
     attempt = Attempt(_next_attempt(run.paths), placement, resolved)
     logger.info(
-        "scoring in %s on %s, workers: %d, batch tokens: %s, model %s",
+        "attempt %d: scoring in %s on %s, workers: %d, batch tokens: %s, model %s",
+        attempt.number,
         resolved.precision,
         placement.name,
         resolved.workers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -159,8 +160,11 @@ def remove(path: Path) -> None:
     ("name", "damage", "message"),
     [
         ("state/run.json", cut_in_half, "run.json: is damaged: settling the run again"),
+        ("state/run.json", empty, "run.json: is damaged: settling the run again"),
         ("state/run.json", remove, ""),
         ("state/inputs.json", cut_in_half, "inputs.json: is missing or damaged: reading the input again"),
+        ("state/inputs.json", empty, "inputs.json: is missing or damaged: reading the input again"),
+        ("state/shards/part-00003.json", empty, "part-00003.parquet: is complete, its record is not there"),
         ("state/attempt", empty, ""),
         ("_SUCCESS", remove, "all 8 shards are complete"),
         ("state/summary.json", remove, "all 8 shards are complete"),
@@ -170,7 +174,7 @@ def remove(path: Path) -> None:
 def test_damaged_state_is_made_again(
     done: Workshop, finished: Finished, name: str, damage: Callable[[Path], None], message: str
 ) -> None:
-    """State that a crash tore is settled anew from job, input and shards, with a warning; no shard is scored again."""
+    """Torn state is settled anew from job, input and shards, with a warning; no shard is scored again (case R2)."""
     damage(done.output / name)
     scores = {path: path.stat().st_mtime_ns for path in done.output.glob("scores/*")}
     result = done.run("run", done.standard_job)
@@ -185,6 +189,8 @@ def test_damaged_state_is_made_again(
     [
         ({"labels": ["文化", "体育,球赛", "军事"]}, "labels"),
         ({"labels": ["体育,球赛", "文化", "娱乐"]}, "hypotheses"),
+        ({"labels": ["文化", "体育,球赛", "娱乐", "军事"]}, "labels"),
+        ({"template": "这句话说的是{}"}, "hypotheses"),
         ({"threshold": 0.4}, "threshold"),
         ({"multi_label": True}, "multi_label"),
         ({"input": {"keep": []}}, "input.keep"),
@@ -200,6 +206,19 @@ def test_another_job_is_refused(done: Workshop, changes: dict[str, Any], field: 
     assert f"  {field}: begun with " in result.stderr
     assert "--restart" in result.stderr
     assert done.moments() == before
+
+
+def test_another_job_is_refused_half_way(standard: Workshop, finished: Finished) -> None:
+    """Half a run is no other job's either, and the job that began it goes on all the same (case R5)."""
+    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-published:3"})
+    before = standard.moments()
+    result = standard.run("run", standard.job("b.yaml", labels=["文化", "体育,球赛", "娱乐", "军事"]))
+    assert result.code == 6, result.stderr
+    assert "  labels: begun with " in result.stderr
+    assert standard.moments() == before
+    assert standard.run("run", standard.standard_job).code == 0
+    assert standard.is_like(finished)
+    assert standard.attempts() == [1, 1, 1, 2, 2, 2, 2, 2]
 
 
 def test_another_selection_is_refused(done: Workshop) -> None:
@@ -301,6 +320,34 @@ def test_restart_begins_anew_and_removes_nothing_foreign(done: Workshop) -> None
     assert done.attempts() == [1] * done.num_shards
     assert done.table()["label"].null_count() > 6
     assert (done.state / "run.log").read_text(encoding="utf-8").count("TEST HOOK") == 2
+
+
+def test_inputs_job_and_log_outlast_every_attempt(standard: Workshop, finished: Finished) -> None:
+    """Nothing of the user's is touched, so that a requeued run finds all of it; the log tells attempts (case S3)."""
+    users = [standard.standard_job, *standard.input.iterdir(), *standard.model.iterdir()]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in users}
+    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-written:2"})
+    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-published:2"})
+    assert standard.run("run", standard.standard_job).code == 0
+    assert standard.is_like(finished)
+    assert standard.run("run", standard.standard_job, "--restart").code == 0
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in users} == before
+    log = (standard.state / "run.log").read_text(encoding="utf-8")
+    assert re.findall(r"attempt (\d+): scoring in ", log) == ["1", "2", "3", "1"]
+
+
+def test_two_runs_without_locks(standard: Workshop, finished: Finished) -> None:
+    """On a file system without locks a double run is warned of and does no harm, killed ones too (cases R3, S5)."""
+    hooks = [{**SLOW, "crash": "shard-published:3"}, {**SLOW, "crash": "journal-written:9"}, SLOW, SLOW]
+    job = standard.job(engine={"checkpoint_seconds": 1})
+    for pair in (hooks[:2], hooks[2:]):
+        runs = [standard.start("run", job, hook=hook, extra={"GUARD_LOCKS": "1"}) for hook in pair]
+        results = [running.end() for running in runs]
+        assert all("this file system has no locks" in result.stderr for result in results)
+        standard.published(finished)
+    assert [result.code for result in results] == [0, 0], [result.stderr for result in results]
+    assert standard.is_like(finished)
+    assert standard.run("verify", standard.output).code == 0
 
 
 @pytest.mark.parametrize(("name", "options"), [("mine.parquet", ()), ("part-mine.parquet", ("--restart",))])
