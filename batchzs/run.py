@@ -26,7 +26,7 @@ from batchzs.records import ShardRecord, SplitRecord, write_record
 from batchzs.resources import adopt, load_pair_model, place
 from batchzs.resume import complete_shards, describe_indices, shard_provenance, sweep_temporary_files
 from batchzs.space import compare_space, estimated_bytes
-from batchzs.summary import summarise
+from batchzs.summary import count_quarantined, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,7 +95,7 @@ def run_job(context: RunContext) -> Outcome:
         if missing:
             for path in (paths.success, paths.summary):
                 remove(path)
-            done |= _score_missing(run, missing)
+            done |= _score_missing(run, done, missing)
             if not is_alone:  # another run may have written the same shards since, and records with other times
                 done = complete_shards(run)
         elif paths.success.exists() and paths.summary.exists():
@@ -191,6 +191,7 @@ def _run_shard(run: PreparedRun, shard: Shard, attempt: Attempt, stages: Stages)
         hook.reach("shard-recorded")
     hook.reach("shard-published")
     remove(run.paths.journal(shard.index))
+    run.context.progress.quarantine(count_quarantined(record.statuses))
     logger.info(
         "%s: %s rows published, %.1f s",
         path.name,
@@ -214,7 +215,7 @@ def _open_journal(run: PreparedRun, shard: Shard, attempt: Attempt, plan_digest:
     )
 
 
-def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, ShardRecord]:
+def _score_missing(run: PreparedRun, done: dict[int, ShardRecord], missing: Sequence[Shard]) -> dict[int, ShardRecord]:
     from batchzs.inputs.read import read_rows
 
     hook, stop, progress = run.context.hook, run.context.stop, run.context.progress
@@ -263,6 +264,7 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
     )
     num_rows = sum(shard.num_rows for shard in run.shards)
     progress.start(num_rows, num_rows - sum(shard.num_rows for shard in missing))
+    progress.quarantine(sum(count_quarantined(record.statuses) for record in done.values()))
     try:
         return run_shards(run, missing, attempt, Stages(read, engine))
     finally:

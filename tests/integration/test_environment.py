@@ -125,7 +125,7 @@ def test_a_bar_on_a_terminal(standard: Workshop) -> None:
     text = shown.decode()
     bars = [part for part in text.split("\r") if "/150 rows [" in part]
     assert len(bars) > 3
-    assert "tokens/s]" in bars[-1]
+    assert "tokens/s, 2 quarantined]" in bars[-1]
     assert "100%" in bars[-1]
     assert any("part-00003.parquet: 20 rows published" in part for part in text.replace("\n", "\r").split("\r"))
 
