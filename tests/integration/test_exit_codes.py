@@ -252,6 +252,21 @@ def test_a_lock_file_alone_locks_nothing(standard: Workshop) -> None:
     assert standard.run("run", standard.standard_job, "--limit", "3").code == 0
 
 
+@pytest.mark.parametrize("command", ["run", "fetch", "verify"])
+def test_a_library_that_is_too_old(standard: Workshop, command: str) -> None:
+    """An environment with an old library is refused with both versions, before anything of it is used (case M2)."""
+    libraries = standard.folder / "libraries"
+    (libraries / "torch-2.1.dist-info").mkdir(parents=True)
+    (libraries / "torch-2.1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.1\n")
+    paths = f"{standard.environment(None, None)['PYTHONPATH']}{os.pathsep}{libraries}"
+    extra = {"PYTHONPATH": paths, "GUARD_FORBIDS": "torch polars"}
+    result = standard.run(command, standard.standard_job, extra=extra)
+    assert result.code == 8, result.stderr
+    assert "torch 2.1 is installed, and 2.6 or later is needed: upgrade it" in result.stderr
+    assert result.stdout == ""
+    assert not standard.output.exists()
+
+
 @pytest.mark.parametrize("path", ["a file/out", "a file"])
 def test_an_output_that_cannot_be_made(standard: Workshop, path: str) -> None:
     """An output below a regular file, or in its place, is the machine's fault, with 8 and the path."""
