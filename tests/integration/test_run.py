@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from batchzs.rescore import SCORE_TOLERANCES
 from tests.integration.conftest import csv_field
 
 if TYPE_CHECKING:
@@ -475,3 +476,21 @@ def test_a_real_model_scores_alike_in_any_batch(standard: Workshop, finished_by_
     scores = [np.array(table["scores"].drop_nulls().to_list()) for table in tables]
     assert np.abs(scores[0] - scores[1]).max() < 1e-6
     assert scores[0].std() > 0.1
+
+
+def test_half_precision_gives_the_same_clear_labels(standard: Workshop, finished_by_model: Finished) -> None:
+    """In bf16 scores lie near those of fp32, and a label is another one only where two nearly tie (case Z10)."""
+    result = standard.run("run", standard.job(engine={"precision": "bf16"}), "--limit", "80", hook=None)
+    assert result.code == 0, result.stderr
+    assert (
+        json.loads(pq.read_metadata(standard.output / "scores/part-00000.parquet").metadata[b"batchzs"])["precision"]
+        == "bf16"
+    )
+    tables = [table.filter(pl.col("status") == "ok") for table in (standard.table(), finished_by_model.table)]
+    coarse, fine = (np.array(table["scores"].to_list()) for table in tables)
+    tolerance = SCORE_TOLERANCES["bf16"]
+    assert 0 < np.abs(coarse - fine).max() < tolerance
+    ranked = np.sort(fine, axis=1)
+    is_clear = ranked[:, -1] - ranked[:, -2] >= tolerance
+    assert is_clear.sum() > 20
+    assert (coarse.argmax(axis=1) == fine.argmax(axis=1))[is_clear].all()
