@@ -228,17 +228,21 @@ def test_another_selection_is_refused(done: Workshop) -> None:
     assert "  --limit: begun with nothing, now 10" in result.stderr
 
 
-def test_another_model_file_is_refused(done: Workshop) -> None:
-    """Weights exchanged in place, of the same size, are noticed (case R5)."""
-    model = done.folder / done.model.name
-    shutil.copytree(done.model, model)
-    weights = model / "pytorch_model.bin"
-    content = bytearray(weights.read_bytes())
-    content[-400] ^= 1
-    weights.write_bytes(content)
-    result = done.run("run", done.job(model={"path": model.name}))
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "vocab.txt"])
+def test_another_model_file_is_refused(standard: Workshop, name: str) -> None:
+    """A model's file exchanged in place, by one of the same size, is noticed (case R5)."""
+    shutil.copytree(standard.model, standard.folder / "model")
+    job = standard.job(model={"path": "model"})
+    standard.run("run", job, hook={"stand_in": True, "crash": "shard-published:2"})
+    before = standard.moments()
+    path = standard.folder / "model" / name
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    result = standard.run("run", job)
     assert result.code == 6, result.stderr
     assert "  model files: begun with " in result.stderr
+    assert standard.moments() == before
 
 
 def test_what_changes_no_result_is_accepted(done: Workshop, finished: Finished) -> None:
