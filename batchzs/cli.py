@@ -203,6 +203,9 @@ def _complain(message: str, level: int = logging.ERROR, *, has_lines: bool = Fal
 
 def _begin(job: Path, overrides: tuple[str, ...], log_format: Literal["plain", "json"]) -> JobConfig:
     log_to_stream(sys.stderr, log_format)
+    from batchzs.libraries import refuse_old_libraries
+
+    refuse_old_libraries()
     from batchzs.job import load_job
 
     return load_job(job, overrides)

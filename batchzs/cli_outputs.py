@@ -49,6 +49,9 @@ def verify(*, output: Path, rescore: int | None, seed: int, as_json: bool) -> No
     that add up, and the input files where they are still there. Ends with 9 where anything is not as it should be.
     """
     log_to_stream(sys.stderr, "plain")
+    from batchzs.libraries import refuse_old_libraries
+
+    refuse_old_libraries()
     from batchzs.escape import escaped, json_line
     from batchzs.finished import open_run
     from batchzs.verify import format_verification, refuse_findings, verification_to_json, verify_run

@@ -2,11 +2,13 @@
 
 A record is a length, a checksum, and the logits of one or more whole batches; it is synced before it counts. Whatever
 tears the last record (a kill, a power failure, a full disk) costs that record only: reading stops at the first one
-whose checksum does not hold, and writing goes on from there. The file begins with a key that says which shard of which
-run, planned how, it belongs to; under any other key it is worth nothing and is begun anew.
+whose checksum does not hold, and writing goes on from there. The checksum covers how much is recorded before, so that
+a record holds in its own place alone: two runs that share an output without knowing (a file system without locks) may
+write over each other's records. The file begins with a key that says which shard of which run, planned how, it belongs
+to; under any other key it is worth nothing and is begun anew.
 
     header   magic (8 bytes), key (32 bytes)
-    record   payload length (uint32), CRC-32 of the payload (uint32), payload
+    record   payload length (uint32), CRC-32 of the payload (uint32) begun with the bytes of logits before it, payload
     payload  seconds of scoring since the record before (float64), logits (float32), all little-endian
 
 The format is batchzs's own, so that a record costs its logits and twelve bytes and can be synced by itself.
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAGIC = b"batchzs\x01"
+MAGIC = b"batchzs\x02"
 KEY_BYTES = 32
 _HEADER_BYTES = len(MAGIC) + KEY_BYTES
 _RECORD = struct.Struct("<II")
@@ -92,6 +94,7 @@ class ShardJournal:
         self._last_record_s = self._last_batch_s = clock()
         self.recovered_s = 0.0
         self._recovered: list[bytes] = []
+        self._num_logit_bytes = 0  # recorded so far
         try:
             self._file = self._open(key)
         except OSError as exc:
@@ -144,7 +147,7 @@ class ShardJournal:
         logits = np.concatenate(self._pending).astype("<f4").tobytes()
         payload = _SECONDS.pack(now_s - self._last_record_s) + logits
         try:
-            _write_all(self._file, _RECORD.pack(len(payload), zlib.crc32(payload)))
+            _write_all(self._file, _RECORD.pack(len(payload), self._checksum(payload)))
             self._reach("journal-torn")
             _write_all(self._file, payload)
             self._reach("journal-written")
@@ -153,6 +156,7 @@ class ShardJournal:
             self._has_failed = True
             raise self._error(exc) from exc
         self._pending = []
+        self._num_logit_bytes += len(logits)
         self._last_record_s = now_s
 
     def _open(self, key: bytes) -> IO[bytes]:
@@ -182,14 +186,18 @@ class ShardJournal:
         while len(content) - end >= _RECORD.size:
             length, checksum = _RECORD.unpack_from(content, end)
             payload = content[end + _RECORD.size : end + _RECORD.size + length]
-            if len(payload) < max(length, _SECONDS.size) or zlib.crc32(payload) != checksum:
+            if len(payload) < max(length, _SECONDS.size) or self._checksum(payload) != checksum:
                 break
             self.recovered_s += _SECONDS.unpack_from(payload)[0]
             self._recovered.append(payload[_SECONDS.size :])
+            self._num_logit_bytes += length - _SECONDS.size
             end += _RECORD.size + length
         if end < len(content):
             logger.warning("%s: its last record is torn: dropping %d bytes", self._path, len(content) - end)
         return end
+
+    def _checksum(self, payload: bytes) -> int:
+        return zlib.crc32(payload, self._num_logit_bytes & 0xFFFF_FFFF)
 
     def _error(self, exc: OSError) -> MachineError:
         return MachineError(

@@ -33,6 +33,9 @@ class Progress(Protocol):
     def advance(self, rows: float, tokens: int) -> None:
         """Count work done since the last call."""
 
+    def quarantine(self, num_rows: int) -> None:
+        """Count rows that turned out to be quarantined, now or in earlier attempts."""
+
     def close(self) -> None:
         """End the display."""
 
@@ -46,6 +49,9 @@ class NoProgress:
     def advance(self, rows: float, tokens: int) -> None:
         """Show nothing."""
 
+    def quarantine(self, num_rows: int) -> None:
+        """Show nothing."""
+
     def close(self) -> None:
         """Show nothing."""
 
@@ -57,6 +63,7 @@ class TerminalProgress:
         self._stream = stream
         self._bar: tqdm[NoReturn] | None = None
         self._num_tokens = 0
+        self._num_quarantined = 0
         self._started_s = 0.0
 
     def start(self, num_rows: int, num_done: int) -> None:
@@ -82,8 +89,13 @@ class TerminalProgress:
             return
         self._num_tokens += tokens
         elapsed_s = max(time.monotonic() - self._started_s, 1e-9)
-        self._bar.set_postfix_str(f"{self._num_tokens / elapsed_s:,.0f} tokens/s", refresh=False)
+        quarantined = f", {self._num_quarantined:,} quarantined" if self._num_quarantined else ""
+        self._bar.set_postfix_str(f"{self._num_tokens / elapsed_s:,.0f} tokens/s{quarantined}", refresh=False)
         self._bar.update(rows)
+
+    def quarantine(self, num_rows: int) -> None:
+        """Count for the bar's next move."""
+        self._num_quarantined += num_rows
 
     def close(self) -> None:
         """Leave the bar as it stands."""
@@ -106,6 +118,7 @@ class LineProgress:
         self._done = 0.0
         self._done_before = 0.0
         self._num_tokens = 0
+        self._num_quarantined = 0
         self._started_s = 0.0
         self._last_line_s = 0.0
 
@@ -128,20 +141,26 @@ class LineProgress:
         tokens_per_s = self._num_tokens / elapsed_s
         remaining_s = (self._num_rows - self._done) / rows_per_s if rows_per_s > 0 else float("inf")
         logger.info(
-            "%s of %s rows (%.1f %%), %s tokens/s, %s to go",
+            "%s of %s rows (%.1f %%), %s tokens/s, %s to go, %s quarantined",
             f"{self._done:,.0f}",
             f"{self._num_rows:,}",
             100 * self._done / max(self._num_rows, 1),
             f"{tokens_per_s:,.0f}",
             format_duration(remaining_s),
+            f"{self._num_quarantined:,}",
             extra=fields(
                 "progress",
                 rows_done=round(self._done),
                 rows=self._num_rows,
                 tokens_per_s=round(tokens_per_s),
                 eta_s=round(remaining_s) if rows_per_s > 0 else None,
+                quarantined=self._num_quarantined,
             ),
         )
+
+    def quarantine(self, num_rows: int) -> None:
+        """Count for the next line."""
+        self._num_quarantined += num_rows
 
     def close(self) -> None:
         """Nothing is on the screen."""

@@ -22,7 +22,7 @@ from batchzs.records import ShardRecord, write_record
 from batchzs.resources import adopt, load_pair_model, place
 from batchzs.resume import complete_shards, describe_indices, sweep_temporary_files
 from batchzs.space import compare_space, estimated_bytes
-from batchzs.summary import summarise
+from batchzs.summary import count_quarantined, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,9 @@ def run_job(context: RunContext) -> Outcome:
         if missing:
             for path in (paths.success, paths.summary):
                 remove(path)
-            done |= _score_missing(run, missing)
+            done |= _score_missing(run, done, missing)
+            if not is_alone:  # another run may have written the same shards since, and records with other times
+                done = complete_shards(run)
         elif paths.success.exists() and paths.summary.exists():
             return Outcome(_summary(run, done), None)
         hook.reach("run-finished")
@@ -103,7 +105,7 @@ def refuse_too_many_bad_rows(summary: Summary) -> None:
         )
 
 
-def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, ShardRecord]:
+def _score_missing(run: PreparedRun, done: dict[int, ShardRecord], missing: Sequence[Shard]) -> dict[int, ShardRecord]:
     from batchzs.shards import Attempt, ShardPipeline  # Polars and pyarrow, which a finished job does without
 
     hook, progress = run.context.hook, run.context.progress
@@ -114,7 +116,8 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
     model = run.loaded or load_pair_model(run.opened, placement, resolved, hook).model
     attempt = Attempt(_next_attempt(run.paths), placement, resolved)
     logger.info(
-        "scoring in %s on %s, workers: %d, batch tokens: %s, model %s",
+        "attempt %d: scoring in %s on %s, workers: %d, batch tokens: %s, model %s",
+        attempt.number,
         resolved.precision,
         placement.name,
         resolved.workers,
@@ -124,6 +127,7 @@ def _score_missing(run: PreparedRun, missing: Sequence[Shard]) -> dict[int, Shar
     )
     num_rows = sum(shard.num_rows for shard in run.shards)
     progress.start(num_rows, num_rows - sum(shard.num_rows for shard in missing))
+    progress.quarantine(sum(count_quarantined(record.statuses) for record in done.values()))
     try:
         return ShardPipeline(run, attempt, model).run(missing)
     finally:

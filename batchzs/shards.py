@@ -31,6 +31,7 @@ from batchzs.output import label_shard, write_shard
 from batchzs.records import ShardRecord, SplitRecord, write_record
 from batchzs.resources import engine_settings
 from batchzs.resume import shard_provenance
+from batchzs.summary import count_quarantined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -176,6 +177,7 @@ class ShardPipeline:
             return {}
         record = self._wait_for(self._publishing)
         self._publishing = None
+        self._run.context.progress.quarantine(count_quarantined(record.statuses))
         return {record.index: record}
 
     def _open_journal(self, shard: Shard, plan_digest: bytes) -> ShardJournal:

@@ -10,13 +10,22 @@ from batchzs.progress import format_duration
 from batchzs.records import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from batchzs.job import JobConfig
     from batchzs.paths import RunPaths
     from batchzs.records import RunRecord, ShardRecord
 
 _SHOWN_LABELS = 20
+
+
+def count_quarantined(statuses: Mapping[str, int]) -> int:
+    """Count the rows that are neither scored nor empty.
+
+    >>> count_quarantined({"ok": 5, "empty": 2, "bad_record": 3, "non_finite": 1})
+    4
+    """
+    return sum(count for status, count in statuses.items() if status not in SOUND_STATUSES)
 
 
 def summarise(job: JobConfig, paths: RunPaths, run: RunRecord, shards: Sequence[ShardRecord]) -> Summary:
@@ -34,7 +43,7 @@ def summarise(job: JobConfig, paths: RunPaths, run: RunRecord, shards: Sequence[
         statuses.update(shard.statuses)
         labels.update(shard.labels)
     num_rows = sum(shard.num_rows for shard in shards)
-    num_quarantined = sum(count for status, count in statuses.items() if status not in SOUND_STATUSES)
+    num_quarantined = count_quarantined(statuses)
     score_s = sum(shard.score_s for shard in shards)
     num_pairs = sum(shard.num_pairs for shard in shards)
     num_tokens = sum(shard.num_tokens for shard in shards)

@@ -437,7 +437,17 @@ def test_a_stop_is_heard_while_texts_are_scored_again() -> None:
     assert len(model.batches) == 2
 
 
-def test_a_text_of_a_megabyte_takes_seconds_for_twenty_labels(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "num_tokens"),
+    [
+        ("央行降息" * 250_000, 1_000_000),
+        (" " * 1_000_000 + "央行", 2),  # cutting by characters first would leave nothing
+        ("a" * 1_000_000, 1),  # one word that is too long to be split into pieces
+        ("\u200b" * 1_000_000, 0),
+    ],
+    ids=["characters", "spaces", "word", "invisible"],
+)
+def test_a_text_of_a_megabyte_takes_seconds_for_twenty_labels(tmp_path: Path, text: str, num_tokens: int) -> None:
     """Case Z12: it is tokenised once and not once a label, which took 2.8 s each; the limit is a generous one."""
     folder = odd_folder(tmp_path)
     write_vocabulary(folder)
@@ -450,11 +460,13 @@ def test_a_text_of_a_megabyte_takes_seconds_for_twenty_labels(tmp_path: Path) ->
     )
     hypotheses = [f"这篇文章的标题是{number}" for number in range(20)]
     started_s = time.monotonic()
-    result = Engine(model, tokenizer, hypotheses, settings, lambda *_: None).score(["央行降息" * 250_000])
+    result = Engine(model, tokenizer, hypotheses, settings, lambda *_: None).score([text])
     assert time.monotonic() - started_s < 60
-    assert result.num_tokens.tolist() == [1_000_000]
-    assert result.truncated.tolist() == [True]
-    assert [length for batch in model.batches for length in batch.lengths] == [512] * 20
+    assert result.num_tokens.tolist() == [num_tokens]
+    assert result.truncated.tolist() == [num_tokens > 512]
+    lengths = [length for batch in model.batches for length in batch.lengths]
+    assert len(lengths) == (20 if num_tokens else 0)
+    assert all(length == 512 or num_tokens + 3 < length < 64 for length in lengths)
 
 
 def test_batches_in_the_journal_are_not_scored_again(tmp_path: Path) -> None:

@@ -106,6 +106,19 @@ def test_a_flipped_bit_costs_its_record_and_those_behind_it(tmp_path: Path) -> N
     assert recover(path)[:, 0].tolist() == [0]
 
 
+def test_a_record_holds_in_its_own_place_alone(tmp_path: Path) -> None:
+    """Where there are no locks two runs may write one journal: a record behind another run's is not taken for the next.
+
+    Records of 1, 1, 1 and 2 pairs; without the second one, the third stands where pair 1 is expected.
+    """
+    path = tmp_path / "shard.journal"
+    write(path, [batch(0), batch(1), batch(2), batch(3, num_pairs=2)])
+    content = path.read_bytes()
+    second = len(MAGIC) + KEY_BYTES + RECORD_BYTES
+    path.write_bytes(content[:second] + content[second + RECORD_BYTES :])
+    assert recover(path)[:, 0].tolist() == [0]
+
+
 def test_another_key_recovers_nothing(tmp_path: Path) -> None:
     """A journal of another shard, run or plan is begun anew."""
     path = tmp_path / "shard.journal"

@@ -71,9 +71,12 @@ def test_a_hub_model_that_was_found_before_is_not_looked_for_again(folder: Path)
 
 
 def test_a_length_beyond_the_models_positions_is_refused(folder: Path) -> None:
-    """Case Z1: the limit is the network's own."""
-    with pytest.raises(UsageError, match=r"engine\.max_length is 65, but the model takes at most 64 tokens"):
-        opened(folder, engine={"max_length": 65})
+    """Case Z1: the limit is the network's own, whatever the tokenizer's settings say."""
+    for stated in ("{}", '{"model_max_length": 1000000000000000019884624838656}', '{"model_max_length": 20}'):
+        (folder / "tokenizer_config.json").write_text(stated, encoding="utf-8")
+        with pytest.raises(UsageError, match=r"engine\.max_length is 65, but the model takes at most 64 tokens"):
+            opened(folder, engine={"max_length": 65})
+        assert opened(folder, engine={"max_length": 64}).tokenizer.encode(["科" * 100]).lengths.tolist() == [100]
 
 
 def test_a_label_that_leaves_no_room_for_the_text_is_refused(folder: Path) -> None:

@@ -44,13 +44,33 @@ def test_a_line_worked_by_hand(log: pytest.LogCaptureFixture) -> None:
     progress = LineProgress(interval_s=30, clock=clock)
     progress.start(1000, 200)
     clock.now_s += 50
+    progress.quarantine(2)
+    progress.quarantine(1)
     progress.advance(100, 5000)
     progress.close()
     record: Any = log.records[0]
     assert len(log.records) == 1
-    assert record.getMessage() == "300 of 1,000 rows (30.0 %), 100 tokens/s, 5 min 50 s to go"
+    assert record.getMessage() == "300 of 1,000 rows (30.0 %), 100 tokens/s, 5 min 50 s to go, 3 quarantined"
     assert record.batchzs_event == "progress"
-    assert record.batchzs_fields == {"rows_done": 300, "rows": 1000, "tokens_per_s": 100, "eta_s": 350}
+    assert record.batchzs_fields == {
+        "rows_done": 300,
+        "rows": 1000,
+        "tokens_per_s": 100,
+        "eta_s": 350,
+        "quarantined": 3,
+    }
+
+
+def test_a_line_comes_while_nothing_moves(log: pytest.LogCaptureFixture) -> None:
+    """A batch that hangs shows in the log: lines go on, with the same number of rows (case Z11)."""
+    clock = Clock()
+    progress = LineProgress(interval_s=30, clock=clock)
+    progress.start(1000, 0)
+    progress.advance(10, 100)
+    for _ in range(130):  # the run looks up about twice a second while it waits
+        clock.now_s += 0.5
+        progress.advance(0.0, 0)
+    assert [record.getMessage().partition(" rows")[0] for record in log.records] == ["10 of 1,000"] * 2
 
 
 def test_lines_come_by_the_clock_and_not_by_the_batch(log: pytest.LogCaptureFixture) -> None:
@@ -73,7 +93,7 @@ def test_no_rows_done_is_an_unknown_time(log: pytest.LogCaptureFixture) -> None:
     progress.advance(0, 0)
     record: Any = log.records[0]
     assert len(log.records) == 1
-    assert record.getMessage() == "0 of 0 rows (0.0 %), 0 tokens/s, unknown time to go"
+    assert record.getMessage() == "0 of 0 rows (0.0 %), 0 tokens/s, unknown time to go, 0 quarantined"
     assert record.batchzs_fields["eta_s"] is None
 
 
@@ -91,8 +111,10 @@ def test_the_bar_shows_rows_and_tokens_and_stays() -> None:
     progress = TerminalProgress(stream)
     progress.start(1000, 250)
     assert "250/1,000 rows" in stream.getvalue()
+    progress.quarantine(4)
     progress.advance(750.0, 10_000)
     progress.close()
+    assert " tokens/s, 4 quarantined]" in stream.getvalue()
     assert "100%" in stream.getvalue()
     assert "1,000/1,000 rows" in stream.getvalue()
     assert "tokens/s" in stream.getvalue()
@@ -112,6 +134,7 @@ def test_no_progress_shows_nothing(log: pytest.LogCaptureFixture, capsys: pytest
     progress = NoProgress()
     progress.start(10, 0)
     progress.advance(5, 5)
+    progress.quarantine(5)
     progress.close()
     assert not log.records
     assert capsys.readouterr() == ("", "")

@@ -105,9 +105,10 @@ def test_lone_surrogates_do_not_raise(folder: Path, text: str) -> None:
 def test_texts_without_tokens_have_length_0(folder: Path) -> None:
     """Case Z8: empty and invisible-only texts are seen by their number of tokens; "NA" is a text."""
     write_vocabulary(folder)
-    lengths = load(folder).encode(["", "  ", "\u200b\ufeff", "\u3000\n", "NA"]).lengths.tolist()
-    assert lengths[:4] == [0, 0, 0, 0]
-    assert lengths[4] > 0
+    empty = ["", "  ", "\u200b\ufeff", "\u3000\n", "\0", "\xa0\u2028", "\u00ad\u2060", "\x07\x1b", "\u0301", "\ufffd"]
+    lengths = load(folder).encode([*empty, "NA", "null"]).lengths.tolist()
+    assert lengths[: len(empty)] == [0] * len(empty)
+    assert min(lengths[len(empty) :]) > 0
 
 
 def test_a_vocabulary_with_windows_line_ends_is_the_same(folder: Path, tmp_path: Path) -> None:

@@ -62,16 +62,18 @@ def test_stray_quote_is_text(reading: Reading, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "line"),
     [
-        'id,text\nn0,甲\nn1,"未闭合\nn2,乙\nn3,丙\n',
-        'id,text\nn0,甲\nn1,"未闭合\nn2,"好"\n',
-        'id,text\nn0,甲\nn1,"未闭合',
+        ('id,text\nn1,"未闭合\nn2,乙\nn3,丙\n', 2),
+        ('id,text\nn0,甲\nn1,"未闭合\nn2,乙\nn3,丙\n', 3),
+        ('id,text\nn0,甲\nn1,"未闭合\nn2,"好"\n', 3),
+        ('id,text\nn0,甲\nn1,"未闭合', 3),
+        ('id,text\nn0,"甲\n乙"\n"未闭合,丙\nn3,丁\n', 4),
     ],
 )
-def test_unclosed_quote_refuses_the_file(reading: Reading, folder: Path, text: str) -> None:
+def test_unclosed_quote_refuses_the_file(reading: Reading, folder: Path, text: str, line: int) -> None:
     """A record that swallows the following ones is found before scoring, and its line is named (case I1)."""
-    with pytest.raises(InputError, match=r"a\.csv:3: a quote that opens here is not closed") as caught:
+    with pytest.raises(InputError, match=rf"a\.csv:{line}: a quote that opens here is not closed") as caught:
         reading.write(folder / "a.csv", text)
     assert "未闭合" not in str(caught.value)
 

@@ -156,6 +156,14 @@ def test_partitions_are_strings_as_in_the_path(reading: Reading, folder: Path) -
     assert [file.partitions for file in find_files(reading.spec(folder), [])] == [(), ()]
 
 
+@pytest.mark.parametrize("pattern", ["", "day=*", "day=*/*.csv", "**/*.csv", "*/p.csv"])
+def test_partitions_do_not_depend_on_how_the_files_are_named(reading: Reading, tmp_path: Path, pattern: str) -> None:
+    """A directory and globs over it give the same columns (case I10)."""
+    touch(tmp_path, "day=01/p.csv", "day=2A/p.csv")
+    found = find_files(reading.spec(tmp_path / pattern, partitions="keep"), [])
+    assert [file.partitions for file in found] == [(("day", "01"),), (("day", "2A"),)]
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -74,6 +74,11 @@ def test_files_with_and_without_a_mark(reading: Reading, folder: Path) -> None:
     (folder / "1.csv").write_bytes(codecs.BOM_UTF8 + '"text","id"\n甲,1\n'.encode())
     (folder / "2.csv").write_bytes("id,text\n2,乙\n".encode())
     assert reading.rows(folder).texts == ["甲", "乙"]
+    lines = folder / "lines"
+    lines.mkdir()
+    (lines / "1.jsonl").write_bytes('{"text": "甲"}\n'.encode())
+    (lines / "2.jsonl").write_bytes(codecs.BOM_UTF8 + '{"text": "乙"}\n'.encode())
+    assert reading.rows(lines).texts == ["甲", "乙"]
 
 
 def test_mark_inside_a_file(reading: Reading, folder: Path) -> None:

@@ -128,6 +128,28 @@ def test_columns_nobody_needs_do_not_matter(reading: Reading, folder: Path) -> N
     assert rows.carried["id"].to_list() == [1, 2]
 
 
+def test_times_of_other_zones_do_no_harm_where_they_are_not_kept(reading: Reading, folder: Path) -> None:
+    """Only a column that is carried has to be of one type in all files (case I7)."""
+    write(
+        folder,
+        frame(pl.Datetime("ns", "Asia/Shanghai"), None, name="at"),
+        frame(pl.Datetime("us"), None, name="at"),
+        frame(pl.String, "x", name="at"),
+    )
+    assert reading.rows(folder).texts == ["甲"] * 3
+
+
+@pytest.mark.usefixtures("reader")
+def test_text_that_is_null_throughout_one_file(reading: Reading, scratch: Path) -> None:
+    """A text column typed null fits in, whether its file comes first or last (case I7)."""
+    empty, full = pl.DataFrame({"text": pl.Series([None], dtype=pl.Null)}), pl.DataFrame({"text": ["甲"]})
+    for number, frames in enumerate(permutations([empty, full])):
+        folder = scratch / str(number)
+        folder.mkdir()
+        write(folder, *frames)
+        assert reading.rows(folder).texts == [frame["text"][0] or "" for frame in frames]
+
+
 @pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("name", ["a%20b", "s3:#?", "{a,b}", "~", "key=value", "'q' \"r\"", "新 闻[0-9]*"])
 def test_odd_paths(reading: Reading, tmp_path: Path, name: str) -> None:
@@ -140,8 +162,12 @@ def test_odd_paths(reading: Reading, tmp_path: Path, name: str) -> None:
 
 def test_missing_text_column(reading: Reading, folder: Path) -> None:
     """The file that lacks it is named."""
-    write(folder, pl.DataFrame({"text": ["甲"]}), pl.DataFrame({"title": ["乙"]}))
+    frames = [pl.DataFrame({"text": ["甲"]}), pl.DataFrame({"title": ["乙"]})]
+    write(folder, *frames)
     with pytest.raises(InputError, match=r"1\.parquet: no column 'text' \(input.text\); its columns are: title"):
+        reading.frozen(folder)
+    write(folder, *reversed(frames))
+    with pytest.raises(InputError, match=r"0\.parquet: no column 'text' \(input.text\); its columns are: title"):
         reading.frozen(folder)
 
 

@@ -39,9 +39,9 @@ BAD_ROWS = (51, 120)
 EMPTY_TEXTS = {12: None, 33: "", 58: "  ", 96: "\u200b\ufeff"}
 
 #: Python runs this file at its start, in every process that a test starts. Libraries of the development extra are not
-#: there on users' machines, so they are not there here; and a test may forbid others, or the network.
+#: there on users' machines, so they are not there here; and a test may forbid others, connections, processes, or locks.
 GUARD = """
-import importlib.util, os, socket, sys
+import errno, fcntl, importlib.util, os, socket, sys
 
 class Guard:
     hidden = {"pandas", "duckdb", "hypothesis", "pytest", "transformers"}
@@ -64,9 +64,24 @@ def refuse(*arguments, **named):
     os.write(2, b"GUARD: a connection was tried\\n")
     os._exit(98)
 
+def watch(event, arguments):
+    if event in ("os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"):
+        os.write(2, f"GUARD: {event}\\n".encode())
+        os._exit(97)
+    if event == "os.putenv" and b"TOKENIZERS_PARALLELISM" in arguments:
+        os.write(2, b"GUARD: TOKENIZERS_PARALLELISM was set\\n")
+        os._exit(96)
+
+def lack_locks(*arguments):
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
 sys.meta_path.insert(0, Guard())
 if "GUARD_NETWORK" in os.environ:
     socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+if "GUARD_PROCESSES" in os.environ:
+    sys.addaudithook(watch)
+if "GUARD_LOCKS" in os.environ:
+    fcntl.flock = lack_locks
 """
 
 

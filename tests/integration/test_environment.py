@@ -14,6 +14,7 @@ import termios
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
 if TYPE_CHECKING:
@@ -35,6 +36,25 @@ def test_a_bare_environment(standard: Workshop, finished: Finished) -> None:
     assert str(standard.output) in result.stdout
     assert "体育,球赛" in result.stdout
     assert standard.input.name in (standard.state / "inputs.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"LC_ALL": "C"},
+        {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"},
+        {"PYTHONUTF8": "0", "LC_ALL": "zh_CN.GB18030"},
+    ],
+    ids=["none", "C", "ASCII streams", "GB18030"],
+)
+def test_any_locale(standard: Workshop, finished: Finished, environment: dict[str, str]) -> None:
+    """Job, names and output are in UTF-8 whatever the locale: the bytes are always the same (case S6)."""
+    hook = json.dumps({"stand_in": True})
+    result = standard.run("run", standard.standard_job, environment={**environment, "BATCHZS_TEST_HOOK": hook})
+    assert result.code == 0, result.stderr
+    assert standard.is_like(finished)
+    assert "体育,球赛" in result.stdout
 
 
 @pytest.mark.parametrize("redirection", [">&-", "<&- >&- 2>&-"])
@@ -105,7 +125,7 @@ def test_a_bar_on_a_terminal(standard: Workshop) -> None:
     text = shown.decode()
     bars = [part for part in text.split("\r") if "/150 rows [" in part]
     assert len(bars) > 3
-    assert "tokens/s]" in bars[-1]
+    assert "tokens/s, 2 quarantined]" in bars[-1]
     assert "100%" in bars[-1]
     assert any("part-00003.parquet: 20 rows published" in part for part in text.replace("\n", "\r").split("\r"))
 
@@ -133,6 +153,31 @@ def test_no_network_and_no_home(finished_by_model: Finished) -> None:
     """A local model scores without one attempt to connect, without HOME, and writes only to the output (M1, M3)."""
     assert len(finished_by_model.shards) == 4
     assert (finished_by_model.table["status"] == "ok").sum() == 76
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_no_process_is_forked(standard: Workshop, suffix: str) -> None:
+    """Tokenising and reading start threads, and a fork after that may hang for ever: workers are threads (case Z11)."""
+    path = standard.folder / f"新闻.{suffix}"
+    frame = pl.DataFrame({"id": range(300), "text": [f"第{row}条新闻" for row in range(300)]})
+    frame.write_csv(path) if suffix == "csv" else frame.write_parquet(path)
+    engine = {"workers": 2, "max_batch_tokens": 200}
+    job = standard.job(input={"path": path.name}, output={"shard_rows": 100}, engine=engine)
+    result = standard.run("run", job, hook=None, extra={"GUARD_PROCESSES": "1", "SLURM_CPUS_PER_TASK": "2"})
+    assert result.code == 0, result.stderr
+    assert standard.table()["status"].to_list() == ["ok"] * 300
+
+
+def test_fp16_on_a_cpu(standard: Workshop) -> None:
+    """It becomes fp32 with a notice; the device and the precision in use are said and recorded (case M4)."""
+    result = standard.run("run", standard.job(engine={"precision": "fp16"}), "--limit", "20", hook=None)
+    assert result.code == 0, result.stderr
+    assert "engine.precision" not in result.stderr
+    assert "fp16 is slow on a CPU: scoring in fp32" in result.stderr
+    assert "scoring in fp32 on " in result.stderr
+    assert standard.record("run.json")["resolved"]["precision"] == "fp32"
+    shard = standard.record("shards/part-00000.json")
+    assert (shard["device"], shard["precision"]) == ("cpu", "fp32")
 
 
 def cache_model(workshop: Workshop) -> Path:

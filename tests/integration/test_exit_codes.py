@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -133,11 +134,30 @@ def test_a_wrong_model(standard: Workshop, fault: str) -> None:
     damage, messages = MODEL_FAULTS[fault]
     shutil.copytree(standard.model, standard.folder / "model")
     damage(standard)
-    result = standard.run("run", standard.job(model={"path": "model"}), extra={"GUARD_FORBIDS": "torch"})
+    started_s = time.monotonic()
+    extra = {"GUARD_FORBIDS": "torch modelscope", "GUARD_NETWORK": "1"}
+    result = standard.run("run", standard.job(model={"path": "model"}), extra=extra)
+    assert time.monotonic() - started_s < AT_ONCE_S
     assert result.code == 4, result.stderr
     assert result.stdout == ""
     for message in messages:
         assert message in result.stderr
+    assert standard.shards() == {}
+
+
+@pytest.mark.parametrize(
+    ("device", "variables"),
+    [("auto", {"CUDA_VISIBLE_DEVICES": "0"}), ("auto", {"SLURM_JOB_GPUS": "2"}), ("cuda", {}), ("cuda:1", {})],
+    ids=str,
+)
+def test_a_gpu_that_cannot_be_used(standard: Workshop, device: str, variables: dict[str, str]) -> None:
+    """A GPU that is asked for or allotted and cannot be used ends the run before any scoring (case M4)."""
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("this machine has a GPU")
+    result = standard.run("run", standard.job(engine={"device": device}), hook=None, extra=variables)
+    assert result.code == 8, result.stderr
+    assert f"engine.device is {device}" in result.stderr
+    assert result.stdout == ""
     assert standard.shards() == {}
 
 
@@ -170,9 +190,13 @@ def test_weights_without_a_classifier(standard: Workshop) -> None:
     ("changes", "messages"),
     [
         ({"labels": ["文化", "体育" * 300]}, ["its hypothesis has 608 tokens", "engine.max_length"]),
+        (
+            {"labels": ["科技体育财经家居旅游", "文化"], "engine": {"max_length": 16}},
+            ["label '科技体育财经家居旅游': its hypothesis has 18 tokens", "label '文化'"],
+        ),
         ({"engine": {"max_length": 513}}, ["engine.max_length is 513, but the model takes at most 512 tokens"]),
     ],
-    ids=["hypothesis", "max_length"],
+    ids=["hypothesis", "hypotheses", "max_length"],
 )
 def test_a_job_that_does_not_fit_its_model(standard: Workshop, changes: dict[str, Any], messages: list[str]) -> None:
     """A label that leaves a text no room is found before the input is read, not at row four million (case Z2)."""
@@ -193,6 +217,18 @@ def test_too_many_damaged_rows(standard: Workshop, finished: Finished) -> None:
         assert standard.is_like(finished)
 
 
+def test_nothing_but_damaged_rows(workshop: Workshop) -> None:
+    """Rows that are all quarantined are all in the output, and only their share decides the code (cases I11, R6)."""
+    (workshop.folder / "坏.jsonl").write_text("x\n" * 30, encoding="utf-8")
+    for max_bad_share, code in ((0.5, 5), (1, 0)):
+        job = workshop.job(input={"path": "坏.jsonl", "keep": [], "max_bad_share": max_bad_share})
+        result = workshop.run("run", job)
+        assert result.code == code, result.stderr
+        assert workshop.table()["status"].to_list() == ["bad_record"] * 30
+        assert workshop.table()["source_row"].to_list() == list(range(30))
+        assert (workshop.output / "_SUCCESS").exists()
+
+
 def test_a_second_run_at_the_same_time(standard: Workshop, finished: Finished) -> None:
     """While a run is at work another one on its output is turned away at once, even with `--restart` (case S4)."""
     running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 0.08})
@@ -202,6 +238,7 @@ def test_a_second_run_at_the_same_time(standard: Workshop, finished: Finished) -
     assert time.monotonic() - started_s < AT_ONCE_S
     assert result.code == 7, result.stderr
     assert f"{standard.output}: another run holds this output (process " in result.stderr
+    assert len(result.stderr.splitlines()) == 1
     assert result.stdout == ""
     assert not running.has_ended
     assert running.end().code == 0
@@ -213,6 +250,21 @@ def test_a_lock_file_alone_locks_nothing(standard: Workshop) -> None:
     standard.state.mkdir(parents=True)
     (standard.state / "run.lock").write_text("process 1 on here since 2020-01-01 00:00:00 UTC\n", encoding="utf-8")
     assert standard.run("run", standard.standard_job, "--limit", "3").code == 0
+
+
+@pytest.mark.parametrize("command", ["run", "fetch", "verify"])
+def test_a_library_that_is_too_old(standard: Workshop, command: str) -> None:
+    """An environment with an old library is refused with both versions, before anything of it is used (case M2)."""
+    libraries = standard.folder / "libraries"
+    (libraries / "torch-2.1.dist-info").mkdir(parents=True)
+    (libraries / "torch-2.1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.1\n")
+    paths = f"{standard.environment(None, None)['PYTHONPATH']}{os.pathsep}{libraries}"
+    extra = {"PYTHONPATH": paths, "GUARD_FORBIDS": "torch polars"}
+    result = standard.run(command, standard.standard_job, extra=extra)
+    assert result.code == 8, result.stderr
+    assert "torch 2.1 is installed, and 2.6 or later is needed: upgrade it" in result.stderr
+    assert result.stdout == ""
+    assert not standard.output.exists()
 
 
 @pytest.mark.parametrize("path", ["a file/out", "a file"])

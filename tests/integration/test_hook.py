@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -63,8 +64,18 @@ def test_numbers_that_are_none(standard: Workshop, finished: Finished) -> None:
         table.filter(is_bad).select(pl.col("label", "score", "scores", "logits").is_null().all()).row(0) == (True,) * 4
     )
     assert table.filter(~is_bad).equals(finished.table.filter(~is_bad))
+    floats = [*table["score"].drop_nulls(), *table["scores"].explode().drop_nulls()]
+    assert np.isfinite(floats).all()
     assert standard.record("summary.json")["statuses"]["non_finite"] == is_bad.sum()
     assert f"non_finite {is_bad.sum()}" in result.stdout
+
+
+def test_no_number_at_all(standard: Workshop) -> None:
+    """A model that gives nothing finite is no model to go on with for a night: 8, and no row published (case Z9)."""
+    result = standard.run("run", standard.standard_job, hook={"stand_in": True, "nan_every": 1})
+    assert result.code == 8, result.stderr
+    assert "texts came back without one finite number: this precision is unusable" in result.stderr
+    assert standard.shards() == {}
 
 
 def test_numbers_that_fp32_mends(standard: Workshop, finished: Finished) -> None:

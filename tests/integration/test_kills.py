@@ -98,7 +98,7 @@ def journal_pairs(path: Path) -> int:
     while len(content) >= RECORD.size:
         length, checksum = RECORD.unpack_from(content)
         payload, content = content[RECORD.size : RECORD.size + length], content[RECORD.size + length :]
-        if len(payload) < length or zlib.crc32(payload) != checksum:
+        if len(payload) < length or zlib.crc32(payload, num_pairs * PAIR_BYTES) != checksum:
             break
         num_pairs += (length - SECONDS_BYTES) // PAIR_BYTES
     return num_pairs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -159,8 +160,11 @@ def remove(path: Path) -> None:
     ("name", "damage", "message"),
     [
         ("state/run.json", cut_in_half, "run.json: is damaged: settling the run again"),
+        ("state/run.json", empty, "run.json: is damaged: settling the run again"),
         ("state/run.json", remove, ""),
         ("state/inputs.json", cut_in_half, "inputs.json: is missing or damaged: reading the input again"),
+        ("state/inputs.json", empty, "inputs.json: is missing or damaged: reading the input again"),
+        ("state/shards/part-00003.json", empty, "part-00003.parquet: is complete, its record is not there"),
         ("state/attempt", empty, ""),
         ("_SUCCESS", remove, "all 8 shards are complete"),
         ("state/summary.json", remove, "all 8 shards are complete"),
@@ -170,7 +174,7 @@ def remove(path: Path) -> None:
 def test_damaged_state_is_made_again(
     done: Workshop, finished: Finished, name: str, damage: Callable[[Path], None], message: str
 ) -> None:
-    """State that a crash tore is settled anew from job, input and shards, with a warning; no shard is scored again."""
+    """Torn state is settled anew from job, input and shards, with a warning; no shard is scored again (case R2)."""
     damage(done.output / name)
     scores = {path: path.stat().st_mtime_ns for path in done.output.glob("scores/*")}
     result = done.run("run", done.standard_job)
@@ -185,6 +189,8 @@ def test_damaged_state_is_made_again(
     [
         ({"labels": ["文化", "体育,球赛", "军事"]}, "labels"),
         ({"labels": ["体育,球赛", "文化", "娱乐"]}, "hypotheses"),
+        ({"labels": ["文化", "体育,球赛", "娱乐", "军事"]}, "labels"),
+        ({"template": "这句话说的是{}"}, "hypotheses"),
         ({"threshold": 0.4}, "threshold"),
         ({"multi_label": True}, "multi_label"),
         ({"input": {"keep": []}}, "input.keep"),
@@ -202,6 +208,19 @@ def test_another_job_is_refused(done: Workshop, changes: dict[str, Any], field: 
     assert done.moments() == before
 
 
+def test_another_job_is_refused_half_way(standard: Workshop, finished: Finished) -> None:
+    """Half a run is no other job's either, and the job that began it goes on all the same (case R5)."""
+    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-published:3"})
+    before = standard.moments()
+    result = standard.run("run", standard.job("b.yaml", labels=["文化", "体育,球赛", "娱乐", "军事"]))
+    assert result.code == 6, result.stderr
+    assert "  labels: begun with " in result.stderr
+    assert standard.moments() == before
+    assert standard.run("run", standard.standard_job).code == 0
+    assert standard.is_like(finished)
+    assert standard.attempts() == [1, 1, 1, 2, 2, 2, 2, 2]
+
+
 def test_another_selection_is_refused(done: Workshop) -> None:
     """`--limit` makes another run, named as the option."""
     result = done.run("run", done.standard_job, "--limit", "10")
@@ -209,17 +228,21 @@ def test_another_selection_is_refused(done: Workshop) -> None:
     assert "  --limit: begun with nothing, now 10" in result.stderr
 
 
-def test_another_model_file_is_refused(done: Workshop) -> None:
-    """Weights exchanged in place, of the same size, are noticed (case R5)."""
-    model = done.folder / done.model.name
-    shutil.copytree(done.model, model)
-    weights = model / "pytorch_model.bin"
-    content = bytearray(weights.read_bytes())
-    content[-400] ^= 1
-    weights.write_bytes(content)
-    result = done.run("run", done.job(model={"path": model.name}))
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "vocab.txt"])
+def test_another_model_file_is_refused(standard: Workshop, name: str) -> None:
+    """A model's file exchanged in place, by one of the same size, is noticed (case R5)."""
+    shutil.copytree(standard.model, standard.folder / "model")
+    job = standard.job(model={"path": "model"})
+    standard.run("run", job, hook={"stand_in": True, "crash": "shard-published:2"})
+    before = standard.moments()
+    path = standard.folder / "model" / name
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    result = standard.run("run", job)
     assert result.code == 6, result.stderr
     assert "  model files: begun with " in result.stderr
+    assert standard.moments() == before
 
 
 def test_what_changes_no_result_is_accepted(done: Workshop, finished: Finished) -> None:
@@ -301,6 +324,40 @@ def test_restart_begins_anew_and_removes_nothing_foreign(done: Workshop) -> None
     assert done.attempts() == [1] * done.num_shards
     assert done.table()["label"].null_count() > 6
     assert (done.state / "run.log").read_text(encoding="utf-8").count("TEST HOOK") == 2
+
+
+def test_inputs_job_and_log_outlast_every_attempt(standard: Workshop, finished: Finished) -> None:
+    """Nothing of the user's is touched, so that a requeued run finds all of it; the log tells attempts (case S3)."""
+    users = [standard.standard_job, *standard.input.iterdir(), *standard.model.iterdir()]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in users}
+    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-written:2"})
+    standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-published:2"})
+    assert standard.run("run", standard.standard_job).code == 0
+    assert standard.is_like(finished)
+    assert standard.run("run", standard.standard_job, "--restart").code == 0
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in users} == before
+    log = (standard.state / "run.log").read_text(encoding="utf-8")
+    assert re.findall(r"attempt (\d+): scoring in ", log) == ["1", "2", "3", "1"]
+
+
+def run_both_without_locks(workshop: Workshop, job: Path, *hooks: dict[str, Any]) -> list[int]:
+    """Run a job twice at the same time on what looks like a file system without locks; return the exit codes."""
+    runs = [workshop.start("run", job, hook=hook, extra={"GUARD_LOCKS": "1"}) for hook in hooks]
+    results = [running.end() for running in runs]
+    assert all("this file system has no locks" in result.stderr for result in results)
+    return [result.code for result in results]
+
+
+def test_two_runs_without_locks(standard: Workshop, finished: Finished) -> None:
+    """On a file system without locks a double run is warned of and does no harm, killed ones too (cases R3, S5)."""
+    job = standard.job(engine={"checkpoint_seconds": 1})
+    killed = [{**SLOW, "crash": "shard-published:3"}, {**SLOW, "crash": "journal-written:9"}]
+    run_both_without_locks(standard, job, *killed)
+    standard.published(finished)
+    assert run_both_without_locks(standard, job, SLOW, SLOW) == [0, 0]
+    assert standard.is_like(finished)
+    verified = standard.run("verify", standard.output)
+    assert verified.code == 0, verified.stdout
 
 
 @pytest.mark.parametrize(("name", "options"), [("mine.parquet", ()), ("part-mine.parquet", ("--restart",))])

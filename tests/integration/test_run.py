@@ -10,6 +10,9 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from batchzs.rescore import SCORE_TOLERANCES
+from tests.integration.conftest import csv_field
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -85,6 +88,97 @@ def test_empty_and_damaged_rows_keep_their_place(done: Workshop) -> None:
     scored = table.filter(pl.col("status") == "ok")
     assert scored["reason"].null_count() == len(scored)
     assert scored["label"].null_count() == 0
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "csv", "jsonl"])
+def test_texts_without_a_token(workshop: Workshop, file_format: str) -> None:
+    """What is null, blank or invisible is `empty` in every format, and what looks like a null is a text (case Z8)."""
+    texts = [None, "", "  ", "\u200b\ufeff", "\u3000", "\0", "NA", "null", "0"]
+    path = workshop.folder / f"少.{file_format}"
+    if file_format == "csv":
+        path.write_text("id,text\n" + "".join(f"{csv_field('x')},{csv_field(text)}\n" for text in texts))
+    else:
+        WRITERS[file_format](pl.DataFrame({"id": ["x"] * len(texts), "text": texts}), path)
+    result = workshop.run("run", workshop.job(input={"path": path.name, "max_bad_share": 0}))
+    assert result.code == 0, result.stderr
+    table = workshop.table()
+    assert table["status"].to_list() == ["empty"] * 6 + ["ok"] * 3
+    assert table["score"].is_null().to_list() == [True] * 6 + [False] * 3
+    assert workshop.record("summary.json")["num_empty"] == 6
+
+
+def test_nul_characters_change_no_score_and_are_counted(workshop: Workshop) -> None:
+    """A text is scored as if its NUL characters were not there, and the summary says how many have some (case I3)."""
+    (workshop.folder / "零.csv").write_text("text\n体\0育\n体育\n\0体\0育\0\n娱乐\n", encoding="utf-8")
+    result = workshop.run("run", workshop.job(input={"path": "零.csv", "keep": ["text"]}))
+    assert result.code == 0, result.stderr
+    table = workshop.table()
+    plain, bare, around, other = table["logits"].to_list()
+    assert plain == bare == around != other
+    assert table["text"].to_list() == ["体\0育", "体育", "\0体\0育\0", "娱乐"]
+    assert workshop.record("summary.json")["num_nul_texts"] == 2
+    assert "texts with NUL characters, which tokenising drops: 2" in result.stdout
+
+
+def test_texts_around_the_limit(workshop: Workshop) -> None:
+    """Texts alone are cut, just where they do not fit, and labels stay whole, so that they differ (cases Z1, Z3).
+
+    512 tokens less 3 special ones and 10 of the hypothesis leave 499 to the text.
+    """
+    sizes = [498, 499, 500, 508, 509, 510, 511, 512, 513, 600, 5000]
+    texts = ["第" * size for size in sizes]
+    pl.DataFrame({"text": texts}).write_parquet(workshop.folder / "长.parquet")
+    job = workshop.job(input={"path": "长.parquet", "keep": []}, labels=["体育", "娱乐"])
+    result = workshop.run("run", job, hook=None)
+    assert result.code == 0, result.stderr
+    table = workshop.table()
+    assert table["status"].to_list() == ["ok"] * len(sizes)
+    assert table["num_tokens"].to_list() == sizes
+    assert table["truncated"].to_list() == [size > 499 for size in sizes]
+    scores = np.array(table["scores"].to_list())
+    assert np.abs(scores[:, 0] - scores[:, 1]).min() > 1e-6
+    assert np.abs(scores[sizes.index(499) :] - scores[-1]).max() < 1e-6
+    assert workshop.record("summary.json")["num_truncated"] == 9
+
+
+def test_hundreds_of_labels_in_any_chunks(workshop: Workshop) -> None:
+    """Scores are normalised once over all labels, however many are scored at a time (case Z7)."""
+    pl.DataFrame({"text": ["央行宣布降准", "台风登陆", "新手机发布"]}).write_parquet(workshop.folder / "三.parquet")
+    labels = [f"第{number}条" for number in range(250)]
+    tables = []
+    for labels_per_chunk in (3, 250, "auto"):
+        name = f"结果 {labels_per_chunk}"
+        job = workshop.job(
+            input={"path": "三.parquet", "keep": []},
+            labels=labels,
+            output={"path": name, "scores": "all"},
+            engine={"labels_per_chunk": labels_per_chunk},
+        )
+        result = workshop.run("run", job)
+        assert result.code == 0, result.stderr
+        tables.append(workshop.table(workshop.folder / name))
+    assert tables[0].equals(tables[1])
+    assert tables[0].equals(tables[2])
+    scores = np.array(tables[0]["scores"].to_list())
+    assert scores.shape == (3, 250)
+    assert np.abs(scores.sum(axis=1) - 1).max() < 1e-5
+    assert tables[0]["label"].to_list() == [labels[best] for best in scores.argmax(axis=1)]
+
+
+def test_the_jobs_class_indices_decide(standard: Workshop) -> None:
+    """Where the job states the classes they are those, and where they are turned round so are the logits (case Z4)."""
+    model = {"entailment_id": 2, "contradiction_id": 0}
+    result = standard.run("run", standard.job(model=model), "--limit", "10")
+    assert result.code == 0, result.stderr
+    usual = standard.job("b.yaml", output={"path": "b"})
+    assert standard.run("run", usual, "--limit", "10").code == 0
+    turned, plain = (
+        table["logits"].explode().struct.unnest() for table in (standard.table(), standard.table(standard.folder / "b"))
+    )
+    assert turned["entailment"].equals(plain["contradiction"])
+    assert turned["contradiction"].equals(plain["entailment"])
+    assert turned["neutral"].equals(plain["neutral"])
+    assert not turned.equals(plain)
 
 
 def test_scores_follow_from_logits(done: Workshop) -> None:
@@ -244,14 +338,24 @@ def count_rows(scores: Path) -> list[int]:
     ]
 
 
-def test_an_input_without_rows(workshop: Workshop) -> None:
+@pytest.mark.parametrize("file_format", ["parquet", "csv", "tsv", "jsonl"])
+def test_an_input_without_rows(workshop: Workshop, file_format: str) -> None:
     """A header alone is no error: the output has its full schema and no row, and `_SUCCESS` (case I11)."""
-    (workshop.folder / "空.csv").write_text("id,text\n", encoding="utf-8")
-    result = workshop.run("run", workshop.job(input={"path": "空.csv"}))
+    path = workshop.folder / f"空.{file_format}"
+    WRITERS[file_format](pl.DataFrame(schema={"id": pl.String, "text": pl.String}), path)
+    if file_format == "jsonl":
+        path.write_bytes(b"\n")  # a file of no bytes is refused
+    result = workshop.run("run", workshop.job(input={"path": path.name}))
     assert result.code == 0, result.stderr
     table = workshop.table()
     assert table.height == 0
-    assert table.columns[:5] == ["id", "source_file", "source_row", "label", "score"]
+    assert dict(list(table.schema.items())[:5]) == {
+        "id": pl.String,
+        "source_file": pl.String,
+        "source_row": pl.Int64,
+        "label": pl.String,
+        "score": pl.Float32,
+    }
     assert (workshop.output / "_SUCCESS").exists()
     assert workshop.record("summary.json")["num_rows"] == 0
 
@@ -372,3 +476,21 @@ def test_a_real_model_scores_alike_in_any_batch(standard: Workshop, finished_by_
     scores = [np.array(table["scores"].drop_nulls().to_list()) for table in tables]
     assert np.abs(scores[0] - scores[1]).max() < 1e-6
     assert scores[0].std() > 0.1
+
+
+def test_half_precision_gives_the_same_clear_labels(standard: Workshop, finished_by_model: Finished) -> None:
+    """In bf16 scores lie near those of fp32, and a label is another one only where two nearly tie (case Z10)."""
+    result = standard.run("run", standard.job(engine={"precision": "bf16"}), "--limit", "80", hook=None)
+    assert result.code == 0, result.stderr
+    assert (
+        json.loads(pq.read_metadata(standard.output / "scores/part-00000.parquet").metadata[b"batchzs"])["precision"]
+        == "bf16"
+    )
+    tables = [table.filter(pl.col("status") == "ok") for table in (standard.table(), finished_by_model.table)]
+    coarse, fine = (np.array(table["scores"].to_list()) for table in tables)
+    tolerance = SCORE_TOLERANCES["bf16"]
+    assert 0 < np.abs(coarse - fine).max() < tolerance
+    ranked = np.sort(fine, axis=1)
+    is_clear = ranked[:, -1] - ranked[:, -2] >= tolerance
+    assert is_clear.sum() > 20
+    assert (coarse.argmax(axis=1) == fine.argmax(axis=1))[is_clear].all()
