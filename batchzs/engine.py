@@ -205,8 +205,7 @@ class Engine:
         return PairAssembler(
             tokens,
             self._hypotheses,
-            self._tokenizer.cls_id,
-            self._tokenizer.sep_id,
+            self._tokenizer.layout,
             self._settings.max_length,
             self._settings.truncate,
         )

@@ -86,7 +86,12 @@ def open_model(job: JobConfig, known: ModelRecord | None, *, offline: bool) -> O
         raise UsageError(f"engine.max_length is {job.engine.max_length}, but the model takes at most {limit} tokens")
     tokenizer = load_tokenizer(checkpoint)
     hypotheses = tokenizer.encode([label.hypothesis for label in job.labels])
-    check_hypotheses_fit(hypotheses, [label.name for label in job.labels], job.engine.max_length)
+    check_hypotheses_fit(
+        hypotheses,
+        [label.name for label in job.labels],
+        job.engine.max_length,
+        tokenizer.layout.num_special_tokens,
+    )
     # Another directory's files may have the same sizes and times: archives and container layers level times.
     trusted = known.files if known is not None and Path(known.directory) == directory else ()
     return OpenedModel(job.model, checkpoint, tokenizer, _digest_files(checkpoint, trusted))

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from batchzs.errors import ModelError
-from batchzs.pairs import TokenLists
+from batchzs.pairs import PairLayout, TokenLists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +31,9 @@ _SPECIAL_TOKENS = {"unk_token": "[UNK]", "sep_token": "[SEP]", "cls_token": "[CL
 class CheckpointTokenizer:
     """A checkpoint's tokenizer: texts in, token ids out."""
 
-    def __init__(self, tokenizer: Tokenizer, cls_id: int, sep_id: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, layout: PairLayout) -> None:
         self._tokenizer = tokenizer
-        self.cls_id = cls_id
-        self.sep_id = sep_id
+        self.layout = layout
 
     @property
     def vocab_size(self) -> int:
@@ -79,7 +78,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> CheckpointTokenizer:
         if token_id is None:
             raise ModelError(f"{source}: has no {token}: this is no vocabulary of a BERT checkpoint")
         ids[token] = token_id
-    result = CheckpointTokenizer(tokenizer, ids[special["cls_token"]], ids[special["sep_token"]])
+    result = CheckpointTokenizer(tokenizer, PairLayout.bert(ids[special["cls_token"]], ids[special["sep_token"]]))
     if result.vocab_size > checkpoint.encoder.vocab_size:
         raise ModelError(
             f"{source}: holds {result.vocab_size} tokens, but config.json says vocab_size "
