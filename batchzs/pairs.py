@@ -48,6 +48,13 @@ class PairLayout:
         """[CLS] text [SEP] hypothesis [SEP], of type 1 after the first [SEP]."""
         return PairLayout(((cls_id, 0),), ((sep_id, 0),), ((sep_id, 1),), text_type=0, hypothesis_type=1)
 
+    def without_types(self) -> PairLayout:
+        """The same tokens, all of type 0."""
+        prefix, middle, suffix = (
+            tuple((token_id, 0) for token_id, _ in part) for part in (self.prefix, self.middle, self.suffix)
+        )
+        return PairLayout(prefix, middle, suffix, text_type=0, hypothesis_type=0)
+
     @property
     def num_special_tokens(self) -> int:
         """Tokens of a pair that are neither the text's nor the hypothesis's."""

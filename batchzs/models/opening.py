@@ -81,8 +81,8 @@ def open_model(job: JobConfig, known: ModelRecord | None, *, offline: bool) -> O
         id2label=checkpoint.id2label,
         stated=StatedIndices(job.model.entailment_id, job.model.contradiction_id),
     )
-    limit = checkpoint.encoder.max_position_embeddings
-    if job.engine.max_length > limit:
+    limit = checkpoint.max_length
+    if limit is not None and job.engine.max_length > limit:
         raise UsageError(f"engine.max_length is {job.engine.max_length}, but the model takes at most {limit} tokens")
     tokenizer = load_tokenizer(checkpoint)
     hypotheses = tokenizer.encode([label.hypothesis for label in job.labels])
