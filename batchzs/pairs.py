@@ -48,6 +48,11 @@ class PairLayout:
         """[CLS] text [SEP] hypothesis [SEP], of type 1 after the first [SEP]."""
         return PairLayout(((cls_id, 0),), ((sep_id, 0),), ((sep_id, 1),), text_type=0, hypothesis_type=1)
 
+    @property
+    def has_types(self) -> bool:
+        """Whether any token is of another type than 0."""
+        return self != self.without_types()
+
     def without_types(self) -> PairLayout:
         """The same tokens, all of type 0."""
         prefix, middle, suffix = (

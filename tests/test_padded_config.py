@@ -12,7 +12,7 @@ from batchzs.errors import ModelError
 from batchzs.models.loaded import LoadedModel
 from batchzs.models.opening import open_model
 from batchzs.models.weights import read_state_dict
-from tests.architectures import MAX_LENGTH, NAMES, change_json, write_architecture
+from tests.architectures import LABELS, MAX_LENGTH, NAMES, change_json, write_architecture
 from tests.builders import make_job, odd_folder, run_python, write_weights
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def opening_refusal(folder: Path, **model: Any) -> str:
     """The message that a checkpoint is refused with before its weights are read."""
-    job = make_job(model={"path": str(folder)} | model, engine={"max_length": MAX_LENGTH})
+    job = make_job(model={"path": str(folder)} | model, engine={"max_length": MAX_LENGTH}, labels=LABELS)
     with pytest.raises(ModelError) as caught:
         open_model(job, None, offline=True)
     return str(caught.value)
@@ -35,7 +35,7 @@ def opening_refusal(folder: Path, **model: Any) -> str:
 
 def loading_refusal(folder: Path) -> str:
     """The message that a checkpoint's weights are refused with."""
-    job = make_job(model={"path": str(folder)}, engine={"max_length": MAX_LENGTH})
+    job = make_job(model={"path": str(folder)}, engine={"max_length": MAX_LENGTH}, labels=LABELS)
     opened = open_model(job, None, offline=True)
     with pytest.raises(ModelError) as caught:
         LoadedModel(opened.checkpoint, "cpu", "fp32")
@@ -81,7 +81,7 @@ def test_keys_that_say_how_to_run_are_passed_over(folder: Path) -> None:
         torchscript=True,
         transformers_weights="elsewhere.bin",
     )
-    job = make_job(model={"path": str(folder)}, engine={"max_length": MAX_LENGTH})
+    job = make_job(model={"path": str(folder)}, engine={"max_length": MAX_LENGTH}, labels=LABELS)
     LoadedModel(open_model(job, None, offline=True).checkpoint, "cpu", "fp32")
 
 
@@ -110,7 +110,7 @@ def test_names_that_do_not_say_which_class_is_entailment_are_refused(folder: Pat
     change_json(folder / "config.json", id2label=dict(enumerate(names)), label2id={n: i for i, n in enumerate(names)})
     assert "does not say which class is entailment" in opening_refusal(folder)
     stated = {"path": str(folder), "entailment_id": 0, "contradiction_id": 2}
-    opened = open_model(make_job(model=stated, engine={"max_length": MAX_LENGTH}), None, offline=True)
+    opened = open_model(make_job(model=stated, engine={"max_length": MAX_LENGTH}, labels=LABELS), None, offline=True)
     assert opened.classes(3).neutral == 1
 
 
@@ -143,6 +143,16 @@ def test_files_that_disagree_on_capitals_are_refused(tmp_path: Path) -> None:
     folder = write_architecture(odd_folder(tmp_path), "electra")
     change_json(folder / "tokenizer_config.json", do_lower_case=False)
     assert "has lowercase True, but tokenizer_config.json says do_lower_case False" in opening_refusal(folder)
+
+
+def test_token_types_that_nobody_counts_are_refused(tmp_path: Path) -> None:
+    """GPT adds word number 1 for a token of type 1, Funnel compares types: what is meant cannot be told."""
+    folder = write_architecture(odd_folder(tmp_path), "electra")
+    change_json(folder / "config.json", model_type="gpt2", type_vocab_size=None)
+    text = opening_refusal(folder)
+    assert "tokenizer.json: gives token types, but config.json does not say how many the network has" in text
+    change_json(folder / "tokenizer_config.json", model_input_names=["input_ids", "attention_mask"])
+    assert "lacks" in loading_refusal(folder)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +188,7 @@ def test_what_pretraining_left_behind_does_no_harm(folder: Path) -> None:
     names = ("roberta.embeddings.position_ids", "lm_head.bias", "roberta.pooler.dense.bias", "model.encoder.version")
     state = read_state_dict(folder / "model.safetensors") | {name: torch.ones(3) for name in names}
     write_weights(folder, state, "safetensors")
-    job = make_job(model={"path": str(folder)}, engine={"max_length": MAX_LENGTH})
+    job = make_job(model={"path": str(folder)}, engine={"max_length": MAX_LENGTH}, labels=LABELS)
     LoadedModel(open_model(job, None, offline=True).checkpoint, "cpu", "fp32")
 
 

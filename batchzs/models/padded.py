@@ -84,7 +84,7 @@ class PaddedNetwork:
         input_ids[mask] = pairs.input_ids
         inputs = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64)}
         # Without token types in its layout a pair has zeros, which is what a network takes where it is given none.
-        if pairs.token_type_ids.max(initial=0) < self._sizes.num_token_types:
+        if pairs.token_type_ids.max(initial=0) < (self._sizes.num_token_types or 0):
             inputs["token_type_ids"] = np.zeros(mask.shape, dtype=np.int64)
             inputs["token_type_ids"][mask] = pairs.token_type_ids
         logits = np.empty((len(mask), self.num_classes), dtype=np.float32)

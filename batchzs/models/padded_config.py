@@ -54,7 +54,7 @@ class PaddedConfig:
     max_length: int | None  # tokens of a pair at most; None where positions are relative or without limit
     pad_id: int
     num_classes: int
-    num_token_types: int  # 0 where the network takes no token types
+    num_token_types: int | None  # 0 where the network takes none; None where config.json does not count them
     eos_id: int | None  # of an encoder-decoder, which finds a pair's end by it
 
 
@@ -99,7 +99,7 @@ def read_padded_config(values: Mapping[str, Any], path: Path) -> PaddedConfig:
     try:
         with torch.device("meta"):
             network = network_class(config, path)(config)
-            vocab_size = network.get_input_embeddings().num_embeddings
+            vocab_size = len(network.get_input_embeddings().weight)
     except ModelError:
         raise
     except Exception as exc:  # whatever a wrong size or a missing key makes of a constructor
@@ -116,15 +116,13 @@ def read_padded_config(values: Mapping[str, Any], path: Path) -> PaddedConfig:
             "'original_full'"
         )
     pad_id, eos_id = getattr(config, "pad_token_id", None), getattr(config, "eos_token_id", None)
-    num_types = getattr(config, "type_vocab_size", None)
-    takes_types = "token_type_ids" in inputs and isinstance(num_types, int)
     return PaddedConfig(
         values=kept,
         vocab_size=vocab_size,
         max_length=_max_length(config, network),
         pad_id=pad_id if isinstance(pad_id, int) and 0 <= pad_id < vocab_size else 0,
         num_classes=int(config.num_labels),
-        num_token_types=num_types if takes_types and isinstance(num_types, int) else 0,
+        num_token_types=getattr(config, "type_vocab_size", None) if "token_type_ids" in inputs else 0,
         eos_id=eos_id if getattr(config, "is_encoder_decoder", False) and isinstance(eos_id, int) else None,
     )
 
@@ -186,7 +184,7 @@ def _max_length(config: Any, network: Any) -> int | None:
     for name, module in network.named_modules():
         # RoBERTa and its like count positions from the padding's index + 1: 514 rows are 512 positions.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            limit = min(limit, module.num_embeddings - module.padding_idx - 1)
+            limit = min(limit, len(module.weight) - module.padding_idx - 1)
     return limit
 
 

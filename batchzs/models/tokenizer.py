@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from batchzs.models.checkpoint import Checkpoint
+    from batchzs.models.padded_config import PaddedConfig
 
 #: Texts handed to the tokenizer at once: enough for all its threads, few enough that its working objects, much larger
 #: than the ids, stay small beside a shard.
@@ -68,7 +69,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> CheckpointTokenizer:
     if isinstance(checkpoint.network, EncoderConfig):
         result = _bert_tokenizer(source, settings)
     else:
-        result = _padded_tokenizer(source, settings)
+        result = _padded_tokenizer(source, settings, checkpoint.network)
     if result.vocab_size > checkpoint.vocab_size:
         raise ModelError(
             f"{source}: holds {result.vocab_size} tokens, but config.json says vocab_size {checkpoint.vocab_size}: "
@@ -90,7 +91,7 @@ def _bert_tokenizer(source: Path, settings: dict[str, object]) -> CheckpointToke
     return CheckpointTokenizer(tokenizer, PairLayout.bert(ids[special["cls_token"]], ids[special["sep_token"]]))
 
 
-def _padded_tokenizer(source: Path, settings: dict[str, object]) -> CheckpointTokenizer:
+def _padded_tokenizer(source: Path, settings: dict[str, object], network: PaddedConfig) -> CheckpointTokenizer:
     """Any other checkpoint's, whose special tokens are those that it puts around a pair.
 
     Token types are tokenizer.json's, unless the settings say that the network is given none. transformers 5 gives none
@@ -103,6 +104,12 @@ def _padded_tokenizer(source: Path, settings: dict[str, object]) -> CheckpointTo
     names = settings.get("model_input_names")
     if isinstance(names, list) and "token_type_ids" not in names:
         layout = layout.without_types()
+    if network.num_token_types is None and layout.has_types:
+        # To some it would be relative segments, to others the number of a word to be added.
+        raise ModelError(
+            f"{source}: gives token types, but config.json does not say how many the network has (type_vocab_size): "
+            f"say in {_SETTINGS} with model_input_names that it is given none, if that is how it was trained"
+        )
     return CheckpointTokenizer(tokenizer, layout)
 
 
