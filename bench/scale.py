@@ -4,9 +4,9 @@
 
 For Parquet and CSV inputs of short texts, and each number of rows, a run in a process of its own is measured from
 outside: wall seconds, the most anonymous memory that it had (RssAnon: Polars maps files, and mapped pages are no
-memory that the run holds), and the bytes that it read by system calls (mapped ones are not seen; for CSV there are
-none). What counts is what a larger input adds: libraries are read and loaded once. Every size is run `--repeats` times in turn; medians count.
-Prints a table and writes JSON. Ten million rows take a quarter of an hour for each format.
+memory that the run holds), and the bytes that it read by system calls (mapped ones are not seen; CSV has none). What
+counts is what a larger input adds: libraries are read and loaded once. Every size is run `--repeats` times in turn;
+medians count. Prints a table and writes JSON. Ten million rows take a quarter of an hour for each format.
 """
 
 from __future__ import annotations

@@ -182,6 +182,15 @@ def test_a_file_in_the_directorys_place_is_refused(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
+def test_everything_that_is_missing_is_named_at_once(folder: Path) -> None:
+    """Nobody copies files one after the other to find the next one missing (case M1)."""
+    for name in ("pytorch_model.bin", "vocab.txt"):
+        (folder / name).unlink()
+    assert refusal(folder).endswith(
+        "the checkpoint is incomplete, it lacks: model.safetensors or pytorch_model.bin; vocab.txt or tokenizer.json"
+    )
+
+
 def test_digest_is_that_of_the_bytes(folder: Path) -> None:
     """SHA-256 of the whole file; one that cannot be read is named."""
     assert file_digest(folder / "pytorch_model.bin") == hashlib.sha256(b"weights").hexdigest()

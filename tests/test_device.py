@@ -73,6 +73,20 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_refused(requested: str) -> Non
         find_device(requested)
 
 
+@pytest.mark.parametrize(
+    ("requested", "variable", "expected"),
+    [("cuda", None, "expandable_segments:True"), ("cpu", None, None), ("cuda", "PYTORCH_CUDA_ALLOC_CONF", None)],
+)
+@pytest.mark.usefixtures("two_gpus")
+def test_the_allocator_is_told_of_batches_of_many_sizes(
+    monkeypatch: pytest.MonkeyPatch, requested: str, variable: str | None, expected: str | None
+) -> None:
+    """On a GPU, unless the user has told it something (case O5)."""
+    monkeypatch.setattr(os, "environ", {} if variable is None else {variable: "max_split_size_mb:64"})
+    find_device(requested)
+    assert os.environ.get("PYTORCH_ALLOC_CONF") == expected
+
+
 @pytest.mark.parametrize("requested", ["auto", "cuda", "cuda:0"])
 def test_a_gpu_that_torch_cannot_use_is_refused(monkeypatch: pytest.MonkeyPatch, requested: str) -> None:
     """A night on the CPU by accident is worse than an error: the message says what shows the GPU and what to do."""

@@ -122,6 +122,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """
     if not directory.is_dir():
         raise ModelError(f"{directory}: no such model directory (model.path in the job)")
+    _refuse_gaps(directory)
     config = _read_json(directory / "config.json")
     model_type = config.get("model_type")
     if not isinstance(model_type, str):
@@ -163,6 +164,15 @@ def file_digest(path: Path, on_chunk: Callable[[], None] = lambda: None) -> str:
             return digest.hexdigest()
     except OSError as exc:
         raise ModelError(f"{path}: cannot be read: {exc.strerror}") from exc
+
+
+def _refuse_gaps(directory: Path) -> None:
+    """Name everything that is missing at once; where it is one thing alone, what looks for it says more."""
+    groups = (("config.json",), _PADDED_WEIGHT_FILES, _VOCABULARY_FILES)
+    missing = [names for names in groups if not any((directory / name).is_file() for name in names)]
+    if len(missing) > 1:
+        lacks = "; ".join(" or ".join(name for name in names if not name.endswith(_INDEX_ENDING)) for names in missing)
+        raise ModelError(f"{directory}: the checkpoint is incomplete, it lacks: {lacks}")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -24,6 +24,9 @@ DeviceKind = Literal["cpu", "cuda"]
 #: Set by Slurm and by users to say which GPUs a process may use.
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
 
+#: How torch is told to allocate, from 2.9 on by the first; what the user set stays.
+ALLOCATOR_VARIABLES = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -43,6 +46,9 @@ def find_device(requested: str) -> Placement:
     Raises:
         MachineError: the device is not there, or a GPU is and torch cannot use it.
     """
+    if requested != "cpu" and not os.environ.keys() & ALLOCATOR_VARIABLES:
+        # Batches of many sizes leave an allocator of fixed segments with free memory that none of them fits into.
+        os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
     import torch
 
     if requested == "cpu":

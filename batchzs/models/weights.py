@@ -7,6 +7,7 @@ trained one.
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING
 
 import torch
@@ -129,6 +130,12 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
     except Exception as exc:  # a damaged pickle fails in every way that a pickle can
         if is_out_of_memory(exc):
             raise MachineError(f"{path}: out of memory while loading the weights: free memory on the machine") from exc
+        if isinstance(exc, pickle.UnpicklingError) and "global" in str(exc).lower():
+            raise ModelError(
+                f"{path}: holds pickled objects and not tensors alone, and batchzs runs no code from a model "
+                "directory: save the weights with safetensors.torch.save_file(model.state_dict(), 'model.safetensors'), or "
+                "torch.save(model.state_dict(), 'pytorch_model.bin')"
+            ) from exc
         raise ModelError(f"{path}: cannot be loaded as weights ({_one_line(exc)}): the file is damaged") from exc
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise ModelError(f"{path}: holds no table of tensors by name: expected a model's state dict")
