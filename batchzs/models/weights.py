@@ -133,8 +133,8 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
         if isinstance(exc, pickle.UnpicklingError) and "global" in str(exc).lower():
             raise ModelError(
                 f"{path}: holds pickled objects and not tensors alone, and batchzs runs no code from a model "
-                "directory: save the weights with safetensors.torch.save_file(model.state_dict(), 'model.safetensors'), or "
-                "torch.save(model.state_dict(), 'pytorch_model.bin')"
+                "directory: save the weights alone, with safetensors.torch.save_file(model.state_dict(), "
+                "'model.safetensors') or torch.save(model.state_dict(), 'pytorch_model.bin')"
             ) from exc
         raise ModelError(f"{path}: cannot be loaded as weights ({_one_line(exc)}): the file is damaged") from exc
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
