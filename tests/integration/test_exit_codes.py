@@ -116,7 +116,6 @@ MODEL_FAULTS: dict[str, tuple[Callable[[Workshop], object], list[str]]] = {
     "no directory": (lambda w: shutil.rmtree(w.folder / "model"), ["model: no such model directory"]),
     "no config": (lambda w: (w.folder / "model/config.json").unlink(), ["has no config.json"]),
     "no weights": (lambda w: (w.folder / "model/pytorch_model.bin").unlink(), ["has neither pytorch_model.bin nor"]),
-    "another architecture": (lambda w: change_config(w, model_type="t5"), ["model_type is 't5'"]),
     "unknown classes": (
         lambda w: change_config(w, model_type="bert", id2label={"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}),
         ["does not say which class is entailment", "0: LABEL_0", "model.entailment_id"],
