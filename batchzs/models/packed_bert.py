@@ -59,12 +59,12 @@ class _Layer:
 
 @dataclass(frozen=True, slots=True)
 class DeviceBatch:
-    """Packed pairs on the device: (tokens,) int32 each, and where each pair lies."""
+    """Packed pairs on the device: where each pair lies, and (tokens,) int32 each."""
 
+    sequences: Sequences
     input_ids: torch.Tensor
     token_type_ids: torch.Tensor
     positions: torch.Tensor
-    sequences: Sequences
 
 
 class PackedBert:
@@ -150,7 +150,7 @@ class PackedBert:
         """Copy pairs to the device; on a GPU the copy may still be under way on return."""
         sequences = Sequences.of(pairs.lengths, self._device)
         positions = np.arange(pairs.num_tokens) - np.repeat(sequences.starts, pairs.lengths)
-        return DeviceBatch(*to_device((pairs.input_ids, pairs.token_type_ids, positions), self._device), sequences)
+        return DeviceBatch(sequences, *to_device((pairs.input_ids, pairs.token_type_ids, positions), self._device))
 
     def logits(self, batch: DeviceBatch) -> torch.Tensor:
         """(pairs, classes) float32 on the device; on a GPU they may still be under way on return."""

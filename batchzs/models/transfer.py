@@ -72,8 +72,9 @@ class Fetching:
             return Fetching(result, None)
         values = torch.empty(result.shape, dtype=result.dtype, pin_memory=True)
         values.copy_(result, non_blocking=True)
-        is_there = torch.cuda.Event()
-        is_there.record(torch.cuda.current_stream(result.device))
+        # A thread that waits for a blocking event sleeps; the others have the processor to put batches together.
+        is_there = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        torch.cuda.current_stream(result.device).record_event(is_there)
         return Fetching(values, is_there)
 
     def wait(self) -> np.ndarray:
