@@ -13,6 +13,7 @@ import shutil
 import statistics
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,10 +47,11 @@ def peers(subject: Subject, deadline: Deadline) -> dict[str, Any]:
     result: dict[str, Any] = {"texts": len(texts), "pairs": len(texts) * len(LABELS)}
     batch_sizes = {}
     found = []
-    for name, make in (
-        ("transformers_pipeline", lambda: _pipeline(subject, network, folder)),
-        ("cross_encoder", lambda: _cross_encoder(subject, folder)),
-    ):
+    makers: dict[str, Callable[[], Callable[[Sequence[str], int], None]]] = {
+        "transformers_pipeline": partial(_pipeline, subject, network, folder),
+        "cross_encoder": partial(_cross_encoder, subject, folder),
+    }
+    for name, make in makers.items():
         try:
             peer = _Peer(name, make())
             batch_sizes[name] = _best_batch_size(subject, peer, texts[: max(1, len(texts) // 8)], deadline)
@@ -64,7 +66,7 @@ def peers(subject: Subject, deadline: Deadline) -> dict[str, Any]:
             break
         seconds["batchzs"].append(score_once(subject, texts, subject.scale.usual_batch_tokens, 2).total_s)
         for peer in found:
-            seconds[peer.name].append(_seconds(subject, lambda peer=peer: peer.run(texts, batch_sizes[peer.name])))
+            seconds[peer.name].append(_seconds(subject, partial(peer.run, texts, batch_sizes[peer.name])))
     result["batchzs"] = {"pairs_per_s": round(result["pairs"] / statistics.median(seconds["batchzs"]))}
     for peer in found:
         ratios = [theirs / ours for theirs, ours in zip(seconds[peer.name], seconds["batchzs"], strict=True)]
@@ -136,7 +138,7 @@ def _best_batch_size(subject: Subject, peer: _Peer, texts: Sequence[str], deadli
         if seconds and deadline.has_passed:
             break
         peer.run(texts[: max(1, len(texts) // 4)], batch_size)
-        seconds[batch_size] = _seconds(subject, lambda batch_size=batch_size: peer.run(texts, batch_size))
+        seconds[batch_size] = _seconds(subject, partial(peer.run, texts, batch_size))
     return min(seconds, key=lambda batch_size: seconds[batch_size])
 
 

@@ -9,6 +9,7 @@ Texts come from the sample data's sentence patterns.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from dataclasses import dataclass
@@ -162,7 +163,7 @@ def _spread(name: str, sizes: Sequence[int]) -> float:
     if "embeddings" in name:
         return 1.0
     gains = {"classifier.": 4.0, ".query.": 1.5, ".key.": 1.5, ".value.": 3.0, "attention.output.": 3.0}
-    return next((gain for part, gain in gains.items() if part in name), 1.0) / sizes[1] ** 0.5
+    return next((gain for part, gain in gains.items() if part in name), 1.0) / math.sqrt(sizes[1])
 
 
 def make_texts(kind: str, number: int) -> list[str]:

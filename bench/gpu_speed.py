@@ -9,11 +9,11 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from batchzs.models.classes import ClassIndices
@@ -99,14 +99,15 @@ def throughput(subject: Subject, deadline: Deadline, best_tflops: float | None) 
         if own:
             best = max(own, key=lambda row: row["tokens_per_s"])
             result[f"best_{kind}"] = {name: best[name] for name in _SHOWN_OF_BEST}
-    if best := result.get("best_headlines"):
+    if "best_headlines" in result:
+        headlines = result["best_headlines"]
         result["goal"] = {
             "tokens_per_s": GOAL_TOKENS_PER_S,
-            "reached": best["tokens_per_s"] >= GOAL_TOKENS_PER_S,
-            "share": round(best["tokens_per_s"] / GOAL_TOKENS_PER_S, 3),
+            "reached": headlines["tokens_per_s"] >= GOAL_TOKENS_PER_S,
+            "share": round(headlines["tokens_per_s"] / GOAL_TOKENS_PER_S, 3),
         }
-        if subject.is_cuda and (share := best["share_of_matrix_rate"]):
-            result["estimates_for_other_gpus"] = _estimates(best, share)
+        if subject.is_cuda and headlines["share_of_matrix_rate"]:
+            result["estimates_for_other_gpus"] = _estimates(headlines)
     return result
 
 
@@ -132,14 +133,18 @@ def _row(
     }
 
 
-def _estimates(best: dict[str, Any], share: float) -> dict[str, Any]:
+def _estimates(best: dict[str, Any]) -> dict[str, Any]:
     """What other GPUs should do: the same share of their fp16 matrix rate, which is that of their data sheets."""
     estimates: dict[str, Any] = {
         "note": f"estimates, not measured: this GPU's share of its matrix rate times {_REACHED_SHARE:.0%} of the data "
         "sheet's dense fp16 rate; slower memory, above all the L40S's, may take some of it"
     }
     for name, tflops in _DATASHEET_TFLOPS.items():
-        estimates[name] = {"tokens_per_s": round(tflops * 1e12 * _REACHED_SHARE * share / best["flops_per_token"])}
+        estimates[name] = {
+            "tokens_per_s": round(
+                tflops * 1e12 * _REACHED_SHARE * best["share_of_matrix_rate"] / best["flops_per_token"]
+            )
+        }
     return estimates
 
 
@@ -188,8 +193,8 @@ def _steps(subject: Subject, network: PackedBert, texts: Sequence[str], deadline
     with torch.inference_mode():
         network.forward(_assemble(prepared, batches[0]))
         for batch in batches:
-            pairs = _timed(subject, totals, "assemble", lambda batch=batch: _assemble(prepared, batch))
-            on_device = _timed(subject, totals, "copy", lambda pairs=pairs: network.upload(pairs))
+            pairs = _timed(subject, totals, "assemble", partial(_assemble, prepared, batch))
+            on_device = _timed(subject, totals, "copy", partial(network.upload, pairs))
             started_s = time.perf_counter()
             logits = network.logits(on_device)
             totals["queue"] += time.perf_counter() - started_s  # on a GPU: until its kernels are all queued
@@ -244,7 +249,7 @@ def _profiled(subject: Subject, network: PackedBert, pairs: PackedPairs) -> dict
     kernels = [
         (event.key, event.count, event.self_device_time_total if subject.is_cuda else event.self_cpu_time_total)
         for event in profiler.key_averages()
-        if (event.device_type == DeviceType.CUDA) == subject.is_cuda
+        if (event.device_type.name == "CUDA") == subject.is_cuda
     ]
     kernels.sort(key=lambda kernel: -kernel[2])
     busy_s = sum(micros for _, _, micros in kernels) / 1e6
