@@ -10,6 +10,7 @@ spaces followed by two characters are two tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -61,7 +62,8 @@ class TokenLists:
         """
         offsets = np.zeros(len(lists) + 1, dtype=np.int64)
         np.cumsum([len(ids) for ids in lists], out=offsets[1:])
-        ids = np.fromiter((token for ids in lists for token in ids), dtype=np.int32, count=int(offsets[-1]))
+        # Without a step of Python's for each token: this runs beside the threads that keep the device busy.
+        ids = np.fromiter(chain.from_iterable(lists), dtype=np.int32, count=int(offsets[-1]))
         return TokenLists(ids, offsets)
 
 

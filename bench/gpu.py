@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from bench.gpu_breakdown import beside_preparing, breakdown
 from bench.gpu_checks import machine, matrix_rate, memory, parity
 from bench.gpu_peers import peers
 from bench.gpu_setup import DRY, FULL, Deadline, Subject, make_subject
-from bench.gpu_speed import breakdown, compiled, throughput
+from bench.gpu_speed import compiled, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     Run = Callable[[Subject, Deadline], dict[str, Any]]
 
 #: Of the eight minutes; the rest is Python's start and end.
-TOTAL_S = 460.0
+TOTAL_S = 450.0
 #: A section that has not come to its end by itself so long after its time is broken off.
 GRACE_S = 15.0
 #: With less than this left no section is begun.
@@ -146,7 +147,8 @@ def sections(report: Report) -> list[Section]:
         Section("memory", 45, memory),
         Section("matrix_rate", 15, matrix_rate),
         Section("throughput", 150, throughput_by_rate),
-        Section("breakdown", 35, breakdown),
+        Section("breakdown", 30, breakdown),
+        Section("beside_preparing", 10, beside_preparing),
         Section("peers", 75, peers),
         Section("compiled", 50, compiled),
     ]

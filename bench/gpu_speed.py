@@ -1,4 +1,4 @@
-"""Sections of `bench.gpu` that say how fast texts are scored, and where the time goes.
+"""Sections of `bench.gpu` that say how fast texts are scored.
 
 Not run by itself; see `bench/gpu.py`.
 """
@@ -9,12 +9,10 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from batchzs.models.classes import ClassIndices
 from batchzs.models.packed_bert import PackedBert
@@ -23,21 +21,16 @@ from batchzs.scoring import scores_from_logits
 from bench.gpu_setup import Deadline, Subject, forward_flops
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from batchzs.engine import PreparedTexts
-    from batchzs.pairs import PackedPairs, TokenLists
-
-_Result = TypeVar("_Result")
+    from batchzs.pairs import PackedPairs
 
 _CLASSES = ClassIndices(0, 2, 1)
 GOAL_TOKENS_PER_S = 2.5e6
 #: Dense fp16 with fp32 sums, TFLOP/s, by the vendor's data sheets, and what share of it large products reach.
 _DATASHEET_TFLOPS = {"A100": 312.0, "L40S": 362.0}
 _REACHED_SHARE = 0.8
-#: Enough batches for medians, few enough for the section's time.
-_MAX_TIMED_BATCHES = 24
-_TOP_KERNELS = 15
 _SHOWN_OF_BEST = (
     *("batch_tokens", "workers", "tokens_per_s", "pairs_per_s"),
     *("scoring_tokens_per_s", "flops_per_token", "share_of_matrix_rate"),
@@ -148,124 +141,14 @@ def _estimates(best: dict[str, Any]) -> dict[str, Any]:
     return estimates
 
 
-@dataclass
-class _TimedTokenizer:
-    """The tokenizer, and the seconds that it took."""
-
-    inner: Any
-    seconds: float = 0.0
-
-    @property
-    def cls_id(self) -> int:
-        """The tokenizer's."""
-        return int(self.inner.cls_id)
-
-    @property
-    def sep_id(self) -> int:
-        """The tokenizer's."""
-        return int(self.inner.sep_id)
-
-    def encode(self, texts: Sequence[str]) -> TokenLists:
-        """Tokenise texts."""
-        started_s = time.perf_counter()
-        tokens: TokenLists = self.inner.encode(texts)
-        self.seconds += time.perf_counter() - started_s
-        return tokens
-
-
-def breakdown(subject: Subject, deadline: Deadline) -> dict[str, Any]:
-    """Say how the time divides at the usual budget, each step by itself and waited for."""
-    sizes = subject.checkpoint.encoder
-    network = PackedBert(load_weights(subject.checkpoint), sizes, subject.device, subject.precision)
-    return {kind: _steps(subject, network, texts, deadline) for kind, texts in subject.texts.items()}
-
-
-def _steps(subject: Subject, network: PackedBert, texts: Sequence[str], deadline: Deadline) -> dict[str, Any]:
-    tokenizer = _TimedTokenizer(subject.tokenizer)
-    engine = subject.engine(subject.scale.usual_batch_tokens, 1, tokenizer=tokenizer)
-    tokenizer.seconds = 0.0
-    started_s = time.perf_counter()
-    prepared = engine.prepare(texts)
-    plan_s = time.perf_counter() - started_s - tokenizer.seconds
-    batches = evenly_chosen(prepared.plan.batches, _MAX_TIMED_BATCHES)
-    totals: dict[str, float] = defaultdict(float)
-    tokens = 0
-    with torch.inference_mode():
-        network.forward(_assemble(prepared, batches[0]))
-        for batch in batches:
-            pairs = _timed(subject, totals, "assemble", partial(_assemble, prepared, batch))
-            on_device = _timed(subject, totals, "copy", partial(network.upload, pairs))
-            started_s = time.perf_counter()
-            logits = network.logits(on_device)
-            totals["queue"] += time.perf_counter() - started_s  # on a GPU: until its kernels are all queued
-            subject.synchronize()
-            totals["forward"] += time.perf_counter() - started_s
-            _timed(subject, totals, "fetch", logits.cpu)
-            tokens += pairs.num_tokens
-            if deadline.has_passed:
-                break
-    share = tokens / prepared.plan.num_tokens
-    seconds = {"tokenise": tokenizer.seconds, "plan": plan_s}
-    seconds |= {name: totals[name] / share for name in ("assemble", "copy", "forward", "fetch")}
-    whole = sum(seconds.values())
-    return {
-        "seconds": {name: round(value, 4) for name, value in seconds.items()},
-        "shares": {name: round(value / whole, 4) for name, value in seconds.items()},
-        "queue_share_of_forward": round(totals["queue"] / totals["forward"], 4),
-        "timed_share_of_batches": round(share, 4),
-        "one_batch": _profiled(subject, network, _assemble(prepared, batches[len(batches) // 2])),
-    }
-
-
-def _timed(subject: Subject, totals: dict[str, float], name: str, step: Callable[[], _Result]) -> _Result:
-    started_s = time.perf_counter()
-    result = step()
-    subject.synchronize()
-    totals[name] += time.perf_counter() - started_s
-    return result
-
-
-def _assemble(prepared: PreparedTexts, batch: slice) -> PackedPairs:
+def assemble(prepared: PreparedTexts, batch: slice) -> PackedPairs:
+    """Put a planned batch together."""
     return prepared.assembler.assemble(prepared.plan.text_ids[batch], prepared.plan.label_ids[batch])
 
 
 def evenly_chosen(batches: Sequence[slice], number: int) -> list[slice]:
     """At most `number` of the batches, from the longest pairs to the shortest."""
     return [batches[index] for index in np.unique(np.linspace(0, len(batches) - 1, number).astype(int))]
-
-
-def _profiled(subject: Subject, network: PackedBert, pairs: PackedPairs) -> dict[str, Any]:
-    """One batch under torch's profiler: what its kernels take, and how much of its time the device is idle."""
-    network.forward(pairs)
-    seconds = []
-    for _ in range(5):
-        started_s = time.perf_counter()
-        network.forward(pairs)
-        seconds.append(time.perf_counter() - started_s)
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if subject.is_cuda else [])]
-    with profile(activities=activities) as profiler:
-        network.forward(pairs)
-        subject.synchronize()
-    kernels = [
-        (event.key, event.count, event.self_device_time_total if subject.is_cuda else event.self_cpu_time_total)
-        for event in profiler.key_averages()
-        if (event.device_type.name == "CUDA") == subject.is_cuda
-    ]
-    kernels.sort(key=lambda kernel: -kernel[2])
-    busy_s = sum(micros for _, _, micros in kernels) / 1e6
-    wall_s = statistics.median(seconds)
-    return {
-        "shape": pairs.shape,
-        "tokens": pairs.num_tokens,
-        "wall_ms": round(wall_s * 1e3, 3),
-        "kernels_ms": round(busy_s * 1e3, 3),
-        "num_kernels": sum(count for _, count, _ in kernels),
-        "device_idle_share": round(1 - busy_s / wall_s, 4) if subject.is_cuda else None,
-        "top_kernels": [
-            {"name": name[:160], "count": count, "ms": round(micros / 1e3, 3)}
-            for name, count, micros in kernels[:_TOP_KERNELS]
-        ],
-    }
 
 
 def compiled(subject: Subject, deadline: Deadline) -> dict[str, Any]:
@@ -275,7 +158,7 @@ def compiled(subject: Subject, deadline: Deadline) -> dict[str, Any]:
     engine = subject.engine(subject.scale.usual_batch_tokens, 1)
     # On a CPU this is a trial of the script alone, and compiling, or tracing many runs of lengths, would outlast it.
     prepared = engine.prepare(subject.texts["headlines"][: None if subject.is_cuda else 1])
-    batches = [_assemble(prepared, batch) for batch in evenly_chosen(prepared.plan.batches, 12)]
+    batches = [assemble(prepared, batch) for batch in evenly_chosen(prepared.plan.batches, 12)]
     forward = torch.compile(network.logits, dynamic=True, backend="inductor" if subject.is_cuda else "eager")
     cold_s, difference = [], 0.0
     seconds: dict[str, list[float]] = {"eager": [], "compiled": []}
