@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from bench.gpu_alternatives import alternatives
 from bench.gpu_breakdown import beside_preparing, breakdown
 from bench.gpu_checks import machine, matrix_rate, memory, parity
 from bench.gpu_peers import peers
@@ -146,11 +147,12 @@ def sections(report: Report) -> list[Section]:
         Section("parity", 45, parity),
         Section("memory", 45, memory),
         Section("matrix_rate", 15, matrix_rate),
-        Section("throughput", 150, throughput_by_rate),
+        Section("throughput", 140, throughput_by_rate),
         Section("breakdown", 30, breakdown),
         Section("beside_preparing", 10, beside_preparing),
         Section("peers", 75, peers),
-        Section("compiled", 50, compiled),
+        Section("alternatives", 15, alternatives),
+        Section("compiled", 45, compiled),
     ]
 
 

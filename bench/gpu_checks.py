@@ -100,6 +100,7 @@ def parity(subject: Subject, deadline: Deadline) -> dict[str, Any]:
         for precision in precisions
     }
     attention = _attention_differences(subject)
+    bits = _changed_logits(subject)
     within = all(value <= TOLERANCES[precision] for precision, value in differences.items())
     return {
         "pairs": len(pairs.lengths),
@@ -109,7 +110,21 @@ def parity(subject: Subject, deadline: Deadline) -> dict[str, Any]:
         "largest_probability_difference": differences,
         "allowed": {precision: TOLERANCES[precision] for precision in precisions},
         "attention": attention,
-        "ok": within and max(attention["largest_difference_from_fp32"].values()) <= _ATTENTION_TOLERANCE,
+        "logits_changed": bits,
+        "ok": within
+        and not any(bits.values())
+        and max(attention["largest_difference_from_fp32"].values()) <= _ATTENTION_TOLERANCE,
+    }
+
+
+def _changed_logits(subject: Subject) -> dict[str, int]:
+    """How many logits have other bits when the same batches are scored again, and by three workers at once."""
+    texts = subject.texts["headlines"][: max(16, len(subject.texts["headlines"]) // 8)]
+    budget = min(subject.scale.batch_tokens)
+    first, again, at_once = (subject.engine(budget, workers).score(texts).logits for workers in (1, 1, 3))
+    return {
+        "by_scoring_again": int((first.view(np.int32) != again.view(np.int32)).sum()),
+        "by_three_workers": int((first.view(np.int32) != at_once.view(np.int32)).sum()),
     }
 
 

@@ -52,7 +52,7 @@ def test_the_dry_run_goes_through_every_section(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     names = list(report)[1:]
     assert names[:5] == ["machine", "parity", "memory", "matrix_rate", "throughput"]
-    assert names[5:] == ["breakdown", "beside_preparing", "peers", "compiled"]
+    assert names[5:] == ["breakdown", "beside_preparing", "peers", "alternatives", "compiled"]
     assert [line for line in done.stdout.splitlines() if line.startswith("==")] == [f"== {name}" for name in names]
     assert not any("error" in report[name] or "skipped" in report[name] for name in names)
     assert report["parity"]["ok"] is report["memory"]["ok"] is True
@@ -68,6 +68,7 @@ def test_the_dry_run_goes_through_every_section(tmp_path: Path) -> None:
         assert len(report["breakdown"][kind]["one_batch"]["top_kernels"]) == 15
     assert min(report["beside_preparing"]["scoring_tokens_per_s"].values()) > 0
     assert report["peers"]["transformers_pipeline"]["batchzs_is_faster_by"] > 0
+    assert len(report["alternatives"]["ms"]) == 10
     assert report["compiled"]["largest_logit_difference"] < 1e-4
 
 
