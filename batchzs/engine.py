@@ -183,8 +183,7 @@ class Engine:
         assembler = PairAssembler(
             tokens,
             self._hypotheses,
-            self._tokenizer.cls_id,
-            self._tokenizer.sep_id,
+            self._tokenizer.layout,
             self._settings.max_length,
             self._settings.truncate,
         )

@@ -1,7 +1,8 @@
 """Texts and hypotheses to token ids, each tokenised once, and pairs put together from them as integer arrays.
 
-N texts and L labels take N + L tokenisations, not N x L; a pair is [CLS] text [SEP] hypothesis [SEP], assembled by
-NumPy without a loop over tokens. Only the text is ever cut: a hypothesis that lost its end would ask another question.
+N texts and L labels take N + L tokenisations, not N x L; a pair is assembled by NumPy without a loop over tokens. BERT
+wants [CLS] text [SEP] hypothesis [SEP], others their own special tokens around the two: `PairLayout`. Only the text is
+ever cut: a hypothesis that lost its end would ask another question.
 
 The tokenizer sees each text whole. Cutting characters first would be faster for huge texts, and wrong: a million
 spaces followed by two characters are two tokens.
@@ -20,19 +21,56 @@ from batchzs.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: [CLS], and [SEP] after the text and after the hypothesis.
-NUM_SPECIAL_TOKENS = 3
 #: A hypothesis must leave the text at least this many tokens, or the answer would say little about the text.
 MIN_TEXT_TOKENS = 16
 
 Truncate = Literal["head", "head_tail"]
 
 
+@dataclass(frozen=True, slots=True)
+class PairLayout:
+    """What stands around a text and a hypothesis to make a pair of them.
+
+    prefix, middle, suffix: special tokens before the text, between the two, and after the hypothesis; each is an
+    (id, token type).
+
+    >>> PairLayout.bert(cls_id=101, sep_id=102).suffix
+    ((102, 1),)
+    """
+
+    prefix: tuple[tuple[int, int], ...]
+    middle: tuple[tuple[int, int], ...]
+    suffix: tuple[tuple[int, int], ...]
+    text_type: int
+    hypothesis_type: int
+
+    @staticmethod
+    def bert(cls_id: int, sep_id: int) -> PairLayout:
+        """[CLS] text [SEP] hypothesis [SEP], of type 1 after the first [SEP]."""
+        return PairLayout(((cls_id, 0),), ((sep_id, 0),), ((sep_id, 1),), text_type=0, hypothesis_type=1)
+
+    @property
+    def has_types(self) -> bool:
+        """Whether any token is of another type than 0."""
+        return self != self.without_types()
+
+    def without_types(self) -> PairLayout:
+        """The same tokens, all of type 0."""
+        prefix, middle, suffix = (
+            tuple((token_id, 0) for token_id, _ in part) for part in (self.prefix, self.middle, self.suffix)
+        )
+        return PairLayout(prefix, middle, suffix, text_type=0, hypothesis_type=0)
+
+    @property
+    def num_special_tokens(self) -> int:
+        """Tokens of a pair that are neither the text's nor the hypothesis's."""
+        return len(self.prefix) + len(self.middle) + len(self.suffix)
+
+
 class TextTokenizer(Protocol):
     """What turns texts into ids: a real checkpoint's tokenizer or a test's."""
 
-    cls_id: int
-    sep_id: int
+    layout: PairLayout
 
     def encode(self, texts: Sequence[str]) -> TokenLists:
         """Tokenise each text whole, without special tokens."""
@@ -96,26 +134,25 @@ class PairAssembler:
 
     texts: TokenLists
     hypotheses: TokenLists
-    cls_id: int
-    sep_id: int
+    layout: PairLayout
     max_length: int
     truncate: Truncate
 
     def text_lengths(self, text_ids: np.ndarray, label_ids: np.ndarray) -> np.ndarray:
         """(pairs,) int64: how many of its text's tokens each pair keeps."""
-        room = self.max_length - NUM_SPECIAL_TOKENS - self.hypotheses.lengths[label_ids]
+        room = self.max_length - self.layout.num_special_tokens - self.hypotheses.lengths[label_ids]
         kept: np.ndarray = np.minimum(self.texts.lengths[text_ids], room)
         return kept
 
     def pair_lengths(self, text_ids: np.ndarray, label_ids: np.ndarray) -> np.ndarray:
         """(pairs,) int64: tokens of each pair, special ones included."""
         kept = self.text_lengths(text_ids, label_ids)
-        lengths: np.ndarray = kept + self.hypotheses.lengths[label_ids] + NUM_SPECIAL_TOKENS
+        lengths: np.ndarray = kept + self.hypotheses.lengths[label_ids] + self.layout.num_special_tokens
         return lengths
 
     def truncated_texts(self) -> np.ndarray:
         """(texts,) bool: whether the longest hypothesis leaves too little room for all of the text."""
-        room = self.max_length - NUM_SPECIAL_TOKENS - int(self.hypotheses.lengths.max())
+        room = self.max_length - self.layout.num_special_tokens - int(self.hypotheses.lengths.max())
         return self.texts.lengths > room
 
     def assemble(self, text_ids: np.ndarray, label_ids: np.ndarray) -> PackedPairs:
@@ -130,21 +167,24 @@ class PairAssembler:
         """
         kept = self.text_lengths(text_ids, label_ids)
         hypothesis = self.hypotheses.lengths[label_ids]
-        lengths = kept + hypothesis + NUM_SPECIAL_TOKENS
-        starts = np.cumsum(lengths) - lengths
-        input_ids = np.full(int(lengths.sum()), self.sep_id, dtype=np.int64)
-        input_ids[starts] = self.cls_id
-        _place_runs(input_ids, starts + 1, kept, self._text_sources(text_ids, kept), self.texts.ids)
-        second = starts + 1 + kept + 1
-        _place_runs(
-            input_ids,
-            second,
-            hypothesis,
-            _run_indices(self.hypotheses.offsets[label_ids], hypothesis),
-            self.hypotheses.ids,
-        )
-        token_type_ids = np.zeros(len(input_ids), dtype=np.int64)
-        token_type_ids[_run_indices(second, hypothesis + 1)] = 1
+        lengths = kept + hypothesis + self.layout.num_special_tokens
+        layout = self.layout
+        first = np.cumsum(lengths) - lengths + len(layout.prefix)
+        second = first + kept + len(layout.middle)
+        input_ids = np.empty(int(lengths.sum()), dtype=np.int64)
+        token_type_ids = np.full(len(input_ids), layout.text_type, dtype=np.int64)
+        input_ids[_run_indices(first, kept)] = self.texts.ids[self._text_sources(text_ids, kept)]
+        hypothesis_tokens = _run_indices(second, hypothesis)
+        input_ids[hypothesis_tokens] = self.hypotheses.ids[_run_indices(self.hypotheses.offsets[label_ids], hypothesis)]
+        token_type_ids[hypothesis_tokens] = layout.hypothesis_type
+        for part, starts in (
+            (layout.prefix, first - len(layout.prefix)),
+            (layout.middle, first + kept),
+            (layout.suffix, second + hypothesis),
+        ):
+            for place, (token_id, token_type) in enumerate(part):
+                input_ids[starts + place] = token_id
+                token_type_ids[starts + place] = token_type
         return PackedPairs(input_ids, token_type_ids, lengths)
 
     def _text_sources(self, text_ids: np.ndarray, kept: np.ndarray) -> np.ndarray:
@@ -168,24 +208,21 @@ def _run_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return indices
 
 
-def _place_runs(
-    target: np.ndarray, starts: np.ndarray, lengths: np.ndarray, sources: np.ndarray, values: np.ndarray
+def check_hypotheses_fit(
+    hypotheses: TokenLists, names: Sequence[str], max_length: int, num_special_tokens: int
 ) -> None:
-    target[_run_indices(starts, lengths)] = values[sources]
-
-
-def check_hypotheses_fit(hypotheses: TokenLists, names: Sequence[str], max_length: int) -> None:
     """Refuse labels whose hypothesis leaves a text less than `MIN_TEXT_TOKENS` tokens, or is another label's in tokens.
 
     Args:
         hypotheses: each label's hypothesis, tokenised.
         names: the labels' names, in the same order.
         max_length: tokens of a pair at most, special ones included.
+        num_special_tokens: the layout's.
 
     Raises:
         UsageError: naming each such label and what would do.
     """
-    room = max_length - NUM_SPECIAL_TOKENS - MIN_TEXT_TOKENS
+    room = max_length - num_special_tokens - MIN_TEXT_TOKENS
     lines = [
         f"label {name!r}: its hypothesis has {length} tokens, which leaves a text fewer than {MIN_TEXT_TOKENS} "
         f"of the {max_length} that engine.max_length allows: shorten it to {max(room, 0)} tokens or raise "

@@ -94,8 +94,11 @@ class TerminalProgress:
         self._bar.update(rows)
 
     def quarantine(self, num_rows: int) -> None:
-        """Count for the bar's next move."""
+        """Show at once: the last shard's rows are known only after the bar's last move."""
         self._num_quarantined += num_rows
+        self.advance(0.0, 0)
+        if self._bar is not None:
+            self._bar.refresh()
 
     def close(self) -> None:
         """Leave the bar as it stands."""

@@ -1,7 +1,7 @@
 """Some rows of a finished run scored again, in fp32 on the plain path, and held against what is stored.
 
 The plain path shares the checkpoint, the tokenizer and the pairs with the run; the network is transformers', padded,
-on the CPU. So a difference lies in the packed forward pass, in the precision, in the device, or in the file.
+on the CPU. So a difference lies in the forward pass, in the precision, in the device, or in the file.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def open_rescorer(run: FinishedRun) -> Rescorer:
             f"{opened.checkpoint.directory}: is not the model that this run scored with ({', '.join(changed)} "
             "changed): put it back as it was, or leave --rescore out"
         )
-    from batchzs.models.plain import PlainModel  # transformers takes seconds to import
+    from batchzs.models.plain import load_plain_model  # transformers takes seconds to import
 
     settings = EngineSettings(
         max_length=job.engine.max_length,
@@ -111,7 +111,7 @@ def open_rescorer(run: FinishedRun) -> Rescorer:
         num_workers=1,
     )
     hypotheses = [label.hypothesis for label in job.labels]
-    engine = Engine(PlainModel(opened.checkpoint), opened.tokenizer, hypotheses, settings, lambda *_: None)
+    engine = Engine(load_plain_model(opened.checkpoint), opened.tokenizer, hypotheses, settings, lambda *_: None)
     return Rescorer(run, inputs, engine)
 
 

@@ -216,14 +216,13 @@ def load_pair_model(opened: OpenedModel, placement: Placement, resolved: Resolve
     torch.set_num_threads(resolved.threads)
     checkpoint, tokenizer = opened.checkpoint, opened.tokenizer
     model = LoadedModel(checkpoint, placement.device, resolved.precision)
-    special = (checkpoint.encoder.vocab_size, tokenizer.cls_id, tokenizer.sep_id)
-    max_length = checkpoint.encoder.max_position_embeddings
-    tokens_per_s = model.check(probe_pairs(*special, max_length))
+    pairs = (tokenizer.layout, checkpoint.vocab_size, checkpoint.max_length)
+    tokens_per_s = model.check(probe_pairs(*pairs))
     if placement.kind == "cpu":
         return LoadedPairModel(model, tokens_per_s, math.inf)
     take_short_turns()
     # What a few pairs take a GPU says nothing of its pace: the large probe does, which memory is measured with as well.
-    large = probe_pairs(*special, max_length, [128] * 64)
+    large = probe_pairs(*pairs, [128] * 64)
     bytes_per_token = model.bytes_per_token(large)
     started_s = time.monotonic()
     model.forward(large)

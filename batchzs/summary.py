@@ -105,6 +105,7 @@ def format_summary(summary: Summary, wall_s: float | None) -> str:
     lines.append(f"{'duplicates':<12}{summary.num_duplicates:,}{twins}")
     for count, what in (
         (summary.num_splits, "batches made smaller after running out of memory"),
+        (summary.num_rescored, f"rows too close to call in {summary.resolved.precision}, scored again in fp32"),
         (summary.num_scored_alone, "texts scored again alone, their logits not being finite at first"),
         (summary.num_nul_texts, "texts with NUL characters, which tokenising drops"),
     ):

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +24,7 @@ from bench.gpu_speed import assemble, evenly_chosen
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from batchzs.pairs import PackedPairs, TokenLists
+    from batchzs.pairs import PackedPairs, TextTokenizer, TokenLists
     from bench.gpu_setup import Deadline, Subject
 
 _Result = TypeVar("_Result")
@@ -35,27 +34,18 @@ _MAX_TIMED_BATCHES = 24
 _TOP_KERNELS = 15
 
 
-@dataclass
 class _TimedTokenizer:
     """The tokenizer, and the seconds that it took."""
 
-    inner: Any
-    seconds: float = 0.0
-
-    @property
-    def cls_id(self) -> int:
-        """The tokenizer's."""
-        return int(self.inner.cls_id)
-
-    @property
-    def sep_id(self) -> int:
-        """The tokenizer's."""
-        return int(self.inner.sep_id)
+    def __init__(self, inner: TextTokenizer) -> None:
+        self._inner = inner
+        self.layout = inner.layout
+        self.seconds = 0.0
 
     def encode(self, texts: Sequence[str]) -> TokenLists:
         """Tokenise texts."""
         started_s = time.perf_counter()
-        tokens: TokenLists = self.inner.encode(texts)
+        tokens = self._inner.encode(texts)
         self.seconds += time.perf_counter() - started_s
         return tokens
 

@@ -37,7 +37,7 @@ PARITY_LENGTHS = (
     *[100, 90, 77, 65, 64, 63] * 2,
     *[33] * 20,
     *[20] * 9,
-    *(17, 16, 15, 9, 8, 7, 5, 3),
+    *(17, 16, 15, 9, 8, 7, 6, 5),
 )
 _CLASSES = ClassIndices(0, 2, 1)
 #: Largest rounding of attention's output, whose values are averages of numbers around 1, against fp32.
@@ -90,8 +90,7 @@ def parity(subject: Subject, deadline: Deadline) -> dict[str, Any]:
     """Hold the packed forward in each precision against the plain one in fp32, and the two ways of attention."""
     del deadline
     weights, sizes = load_weights(subject.checkpoint), subject.checkpoint.encoder
-    special = (sizes.vocab_size, subject.tokenizer.cls_id, subject.tokenizer.sep_id)
-    pairs = probe_pairs(*special, MAX_LENGTH, PARITY_LENGTHS)
+    pairs = probe_pairs(subject.tokenizer.layout, sizes.vocab_size, MAX_LENGTH, PARITY_LENGTHS)
     expected = ReferenceBert(weights, sizes, subject.device).forward(pairs)
     probabilities = _softmax(expected)
     precisions: tuple[Precision, ...] = ("fp32", "fp16", "bf16") if subject.is_cuda else ("fp32", "bf16")
@@ -234,9 +233,8 @@ def memory(subject: Subject, deadline: Deadline) -> dict[str, Any]:
 
 def _limit_memory(subject: Subject) -> dict[str, Any]:
     """Leave torch about a tenth of what the oversized batch would take, beside what it holds."""
-    sizes = subject.checkpoint.encoder
-    special = (sizes.vocab_size, subject.tokenizer.cls_id, subject.tokenizer.sep_id)
-    bytes_per_token = subject.model.bytes_per_token(probe_pairs(*special, MAX_LENGTH, [128] * 64))
+    probes = probe_pairs(subject.tokenizer.layout, subject.checkpoint.vocab_size, MAX_LENGTH, [128] * 64)
+    bytes_per_token = subject.model.bytes_per_token(probes)
     torch.cuda.empty_cache()
     _, total_bytes = torch.cuda.mem_get_info(subject.device)
     wanted_bytes = bytes_per_token * subject.scale.oversized_batch_tokens

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from batchzs.engine import PairModel
     from batchzs.models.checkpoint import EncoderConfig
     from batchzs.models.device import Precision
+    from batchzs.pairs import TextTokenizer
 
 LABELS = tuple(topic.name for topic in TOPICS)
 TEMPLATE = "这篇文章的标题是{}"
@@ -108,7 +109,7 @@ class Subject:
             torch.cuda.synchronize(self.device)
 
     def engine(
-        self, batch_tokens: int, workers: int, model: PairModel | None = None, tokenizer: Any | None = None
+        self, batch_tokens: int, workers: int, model: PairModel | None = None, tokenizer: TextTokenizer | None = None
     ) -> Engine:
         """An engine as a run builds it, without rescoring."""
         settings = EngineSettings(

@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import settings
 
 from batchzs.job import JobConfig
-from batchzs.pairs import PackedPairs, PairAssembler, TokenLists
+from batchzs.pairs import PackedPairs, PairAssembler, PairLayout, TokenLists
 from batchzs.records import ModelFile, ModelRecord, Resolved, RunRecord, ShardRecord
 
 if TYPE_CHECKING:
@@ -252,8 +252,7 @@ def write_weights(folder: Path, state: dict[str, Any], layout: str = "bin") -> P
 class CharacterTokenizer:
     """One token a character, none for spaces; ids are code points, so that they can be read in a test."""
 
-    cls_id = 1
-    sep_id = 2
+    layout = PairLayout.bert(cls_id=1, sep_id=2)
 
     def encode(self, texts: Sequence[str]) -> TokenLists:
         """Tokenise texts."""
@@ -317,6 +316,10 @@ def batch_tokens(pairs: PackedPairs) -> int:
 def packed(texts: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[int]], max_length: int = 64) -> PackedPairs:
     """Pack each text with the hypothesis at its place."""
     assembler = PairAssembler(
-        TokenLists.from_lists(texts), TokenLists.from_lists(hypotheses), 2, 3, max_length, truncate="head"
+        TokenLists.from_lists(texts),
+        TokenLists.from_lists(hypotheses),
+        PairLayout.bert(2, 3),
+        max_length,
+        truncate="head",
     )
     return assembler.assemble(np.arange(len(texts)), np.arange(len(hypotheses)))

@@ -110,7 +110,8 @@ def test_odd_class_indices_are_refused(folder: Path, names: object) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "roberta"}, "model_type is 'roberta', expected one of structbert, bert"),
+        ({"model_type": "word2vec"}, "model_type is 'word2vec', which transformers"),
+        ({"model_type": "clip"}, "model_type is 'clip', of which transformers"),
         ({"model_type": None}, "model_type is None"),
         ({"model_type": ["bert"]}, "model_type is ['bert']"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchzs.errors import UsageError
-from batchzs.pairs import MIN_TEXT_TOKENS, PairAssembler, TokenLists, check_hypotheses_fit
+from batchzs.pairs import MIN_TEXT_TOKENS, PairAssembler, PairLayout, TokenLists, check_hypotheses_fit
 from tests.builders import PATIENT, split_pairs
 
 CLS, SEP = 101, 102
@@ -22,7 +22,7 @@ def assembler(
 ) -> PairAssembler:
     """Build an assembler over lists of ids."""
     return PairAssembler(
-        TokenLists.from_lists(texts), TokenLists.from_lists(hypotheses), CLS, SEP, max_length, truncate
+        TokenLists.from_lists(texts), TokenLists.from_lists(hypotheses), PairLayout.bert(CLS, SEP), max_length, truncate
     )
 
 
@@ -56,6 +56,24 @@ def test_pair_worked_by_hand(truncate: Truncate, kept: list[int]) -> None:
     assert (pairs.num_tokens, pairs.shape) == (10, "1 pairs x 10 tokens")
     assert pairs.input_ids.dtype == np.int64
     assert pairs.token_type_ids.dtype == np.int64
+
+
+def test_another_layout_worked_by_hand() -> None:
+    """RoBERTa's <s> text </s></s> hypothesis </s> has four special tokens; others have none before the text.
+
+    max_length 10, hypothesis of 2 tokens: 10 - 4 special ones - 2 = 4 of the text's 6 tokens stay.
+    """
+    texts, hypotheses = TokenLists.from_lists([[11, 12, 13, 14, 15, 16], [17]]), TokenLists.from_lists([[51, 52]])
+    roberta = PairLayout(((0, 0),), ((2, 0), (2, 0)), ((2, 0),), text_type=0, hypothesis_type=0)
+    both = np.array([0, 1]), np.array([0, 0])
+    pairs = PairAssembler(texts, hypotheses, roberta, 10, "head").assemble(*both)
+    assert split_pairs(pairs) == [[0, 11, 12, 13, 14, 2, 2, 51, 52, 2], [0, 17, 2, 2, 51, 52, 2]]
+    assert not pairs.token_type_ids.any()
+    odd = PairLayout((), ((7, 3),), ((8, 2), (9, 3)), text_type=1, hypothesis_type=2)
+    pairs = PairAssembler(texts, hypotheses, odd, 20, "head").assemble(*both)
+    assert split_pairs(pairs) == [[11, 12, 13, 14, 15, 16, 7, 51, 52, 8, 9], [17, 7, 51, 52, 8, 9]]
+    assert pairs.token_type_ids.tolist() == [*([1] * 6), 3, 2, 2, 2, 3, 1, 3, 2, 2, 2, 3]
+    assert odd.num_special_tokens == 3
 
 
 @PATIENT
@@ -137,19 +155,19 @@ def test_labels_whose_hypothesis_does_not_fit_are_named() -> None:
     """
     tokens = TokenLists.from_lists([[1] * 13, [1] * 14])
     with pytest.raises(UsageError) as caught:
-        check_hypotheses_fit(tokens, ["体育", "科技体育财经"], 32)
+        check_hypotheses_fit(tokens, ["体育", "科技体育财经"], 32, 3)
     message = str(caught.value)
     assert "label '科技体育财经': its hypothesis has 14 tokens" in message
     assert "shorten it to 13 tokens" in message
     assert "体育'" not in message.replace("科技体育财经'", "")
-    check_hypotheses_fit(tokens, ["体育", "科技体育财经"], 33)
+    check_hypotheses_fit(tokens, ["体育", "科技体育财经"], 33, 3)
 
 
 def test_every_label_that_does_not_fit_is_named() -> None:
     """A user with three labels that are too long mends three, not one after the other."""
     tokens = TokenLists.from_lists([[1] * 40, [1], [1] * 50])
     with pytest.raises(UsageError) as caught:
-        check_hypotheses_fit(tokens, ["长一", "短", "长二"], 32)
+        check_hypotheses_fit(tokens, ["长一", "短", "长二"], 32, 3)
     assert "长一" in str(caught.value)
     assert "长二" in str(caught.value)
 
@@ -157,7 +175,7 @@ def test_every_label_that_does_not_fit_is_named() -> None:
 def test_a_length_that_leaves_room_for_nothing_asks_for_zero_tokens() -> None:
     """max_length 16 leaves no room beside the text's share: the message does not ask for a negative number."""
     with pytest.raises(UsageError, match="shorten it to 0 tokens"):
-        check_hypotheses_fit(TokenLists.from_lists([[1]]), ["科技"], 16)
+        check_hypotheses_fit(TokenLists.from_lists([[1]]), ["科技"], 16, 3)
 
 
 @PATIENT
@@ -169,7 +187,9 @@ def test_what_passes_leaves_every_text_its_minimum(lengths: list[int], max_lengt
     """After the check there is no pair that holds less than `MIN_TEXT_TOKENS` of a text that has them."""
     hypotheses = [[100 + number] * length for number, length in enumerate(lengths)]
     try:
-        check_hypotheses_fit(TokenLists.from_lists(hypotheses), [f"标签{n}" for n in range(len(lengths))], max_length)
+        check_hypotheses_fit(
+            TokenLists.from_lists(hypotheses), [f"标签{n}" for n in range(len(lengths))], max_length, 3
+        )
     except UsageError:
         assert max(lengths) > max_length - 3 - MIN_TEXT_TOKENS
     else:
@@ -182,4 +202,4 @@ def test_what_passes_leaves_every_text_its_minimum(lengths: list[int], max_lengt
 def test_labels_that_are_one_to_the_model_are_refused() -> None:
     """A lower-casing vocabulary reads Apple and apple alike: the second label would tie with the first in every row."""
     with pytest.raises(UsageError, match="label 'apple': its hypothesis is the same to the model as that of 'Apple'"):
-        check_hypotheses_fit(TokenLists.from_lists([[7, 8], [9], [7, 8]]), ["Apple", "梨", "apple"], 64)
+        check_hypotheses_fit(TokenLists.from_lists([[7, 8], [9], [7, 8]]), ["Apple", "梨", "apple"], 64, 3)

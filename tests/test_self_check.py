@@ -15,6 +15,7 @@ from batchzs.models.packed_bert import PackedBert
 from batchzs.models.reference_bert import ReferenceBert
 from batchzs.models.self_check import TOLERANCES, largest_difference, probe_pairs
 from batchzs.models.weights import load_weights
+from batchzs.pairs import PairLayout
 from tests.builders import network_config, odd_folder, packed, reference_network, split_pairs, write_checkpoint
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from batchzs.models.device import Precision
     from batchzs.pairs import PackedPairs
 
-PROBES = probe_pairs(60, 2, 3, 64)
+LAYOUT = PairLayout.bert(2, 3)
+PROBES = probe_pairs(LAYOUT, 60, 64)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"])
@@ -45,13 +47,14 @@ def test_the_reference_is_transformers_bert(tmp_path: Path, activation: str, num
 
 def test_probes_are_pairs_that_fit() -> None:
     """[CLS] first, [SEP] in the middle and at the end, no longer than the model takes, the same every time."""
-    pairs = probe_pairs(60, 2, 3, 20)
+    pairs = probe_pairs(LAYOUT, 60, 20)
     assert pairs.lengths.tolist() == [20, 20, 20, 20, 9]
     for ids in split_pairs(pairs):
         assert (ids[0], ids[-1]) == (2, 3)
         assert max(ids) < 60
-    assert np.array_equal(pairs.input_ids, probe_pairs(60, 2, 3, 20).input_ids)
-    assert pairs.token_type_ids.sum() == sum(length - 1 - length * 2 // 3 for length in pairs.lengths)
+    assert np.array_equal(pairs.input_ids, probe_pairs(LAYOUT, 60, 20).input_ids)
+    assert pairs.token_type_ids.sum() == sum((length - 3) // 3 + 1 for length in pairs.lengths)
+    assert probe_pairs(LAYOUT, 60, None).lengths.max() == 96
 
 
 def test_a_difference_worked_by_hand() -> None:

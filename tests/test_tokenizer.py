@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from batchzs.errors import ModelError
 from batchzs.models.checkpoint import read_checkpoint
 from batchzs.models.tokenizer import TEXTS_PER_CALL, CheckpointTokenizer, load_tokenizer
+from batchzs.pairs import PairLayout
 from tests.builders import PATIENT, VOCABULARY, network_config, odd_folder, write_vocabulary
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def test_ids_worked_by_hand(folder: Path) -> None:
     tokenizer = load(folder)
     ids = tokenizer.encode(["科技Ca\u0301 [SEP]龘"]).ids.tolist()
     assert [VOCABULARY[number] for number in ids] == ["科", "技", "c", "##a", "[SEP]", "[UNK]"]
-    assert (tokenizer.cls_id, tokenizer.sep_id, tokenizer.vocab_size) == (2, 3, len(VOCABULARY))
+    assert (tokenizer.layout, tokenizer.vocab_size) == (PairLayout.bert(cls_id=2, sep_id=3), len(VOCABULARY))
 
 
 @PATIENT
@@ -150,7 +151,7 @@ def test_special_tokens_may_be_named_otherwise(folder: Path) -> None:
     write_vocabulary(folder, ["[PAD]", "<unk>", "<s>", "</s>", "科"])
     write_tokenizer_files(folder, unk_token="<unk>", cls_token={"content": "<s>"}, sep_token="</s>")  # noqa: S106 - tokens
     tokenizer = load(folder)
-    assert (tokenizer.cls_id, tokenizer.sep_id) == (2, 3)
+    assert tokenizer.layout == PairLayout.bert(cls_id=2, sep_id=3)
     assert tokenizer.encode(["科龘"]).ids.tolist() == [4, 1]
 
 

@@ -1,8 +1,10 @@
-"""What a checkpoint directory says of itself, read without torch and refused with a plain message where it is unfit.
+"""What a checkpoint directory says of itself, refused with a plain message where it is unfit.
 
-Understands the two layouts that StructBERT and BERT come in: ModelScope's (`pytorch_model.bin`, `vocab.txt`) and
-transformers' (`model.safetensors` or `pytorch_model.bin`, `vocab.txt` or `tokenizer.json`). Nothing in a model
-directory is ever executed. Loading the weights is the business of `batchzs.models.weights`.
+Two kinds. StructBERT and BERT take the packed path, are read without torch, and come in ModelScope's layout
+(`pytorch_model.bin`, `vocab.txt`) or transformers' (`model.safetensors` or `pytorch_model.bin`, `vocab.txt` or
+`tokenizer.json`). Every other sequence classifier that transformers knows takes the padded path, and comes in
+transformers' layout alone; `padded_config` reads what it says of its network. Nothing in a model directory is ever
+executed. Loading the weights is the business of `weights`.
 """
 
 from __future__ import annotations
@@ -10,15 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from batchzs.errors import ModelError
+from batchzs.models.padded_config import PaddedConfig, read_padded_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
-SUPPORTED_MODEL_TYPES = ("structbert", "bert")
+PACKED_MODEL_TYPES = ("structbert", "bert")
 SUPPORTED_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 #: In the order of preference; beside the first one found, its settings.
 _VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
@@ -31,6 +34,16 @@ _WEIGHT_FILES: Mapping[str, tuple[str, ...]] = {
     "structbert": ("pytorch_model.bin", "model.safetensors"),
     "bert": ("model.safetensors", "pytorch_model.bin"),
 }
+_INDEX_ENDING = ".index.json"
+#: In transformers' own order of preference.
+_PADDED_WEIGHT_FILES = (
+    "model.safetensors",
+    "model.safetensors" + _INDEX_ENDING,
+    "pytorch_model.bin",
+    "pytorch_model.bin" + _INDEX_ENDING,
+)
+#: What slow tokenizers are made from, which the `tokenizers` library does not read.
+_SLOW_VOCABULARIES = ("*.model", "vocab.txt", "vocab.json", "merges.txt")
 
 Activation = Literal["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]
 
@@ -49,6 +62,11 @@ class EncoderConfig:
     layer_norm_eps: float
     hidden_act: Activation
 
+    @property
+    def max_length(self) -> int:
+        """Tokens of a pair at most: each has a position of its own."""
+        return self.max_position_embeddings
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -56,11 +74,33 @@ class Checkpoint:
 
     directory: Path
     model_type: str
-    encoder: EncoderConfig
+    network: EncoderConfig | PaddedConfig  # which of the two decides the path
     id2label: dict[int, str]
-    prefix: str  # of the encoder's keys in the state dict, with its dot
-    weights_path: Path
+    prefix: str  # of the encoder's keys in the state dict, with its dot; the padded path leaves it to transformers
+    weights_paths: tuple[Path, ...]  # more than one only on the padded path
     tokenizer_paths: tuple[Path, ...]
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """The encoder's sizes, which only a checkpoint of the packed path has."""
+        if not isinstance(self.network, EncoderConfig):
+            raise TypeError(f"{self.directory}: a {self.model_type} takes the padded path")
+        return self.network
+
+    @property
+    def weights_path(self) -> Path:
+        """The weights, or the first file of them."""
+        return self.weights_paths[0]
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the table of word embeddings."""
+        return self.network.vocab_size
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens of a pair at most, special ones included; None where the network sets no limit."""
+        return self.network.max_length
 
     @property
     def is_structbert(self) -> bool:
@@ -70,7 +110,7 @@ class Checkpoint:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files whose bytes decide scores: weights, configuration, tokenizer."""
-        return (self.weights_path, self.directory / "config.json", *self.tokenizer_paths)
+        return (*self.weights_paths, self.directory / "config.json", *self.tokenizer_paths)
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
@@ -84,19 +124,27 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         raise ModelError(f"{directory}: no such model directory (model.path in the job)")
     config = _read_json(directory / "config.json")
     model_type = config.get("model_type")
-    if model_type not in SUPPORTED_MODEL_TYPES:
-        raise ModelError(
-            f"{directory / 'config.json'}: model_type is {model_type!r}, expected one of "
-            f"{', '.join(SUPPORTED_MODEL_TYPES)}: other architectures are not built yet"
+    if not isinstance(model_type, str):
+        raise ModelError(f"{directory / 'config.json'}: model_type is {model_type!r}, expected a name such as 'bert'")
+    id2label = _id2label(config, directory / "config.json")
+    if model_type in PACKED_MODEL_TYPES:
+        return Checkpoint(
+            directory=directory,
+            model_type=model_type,
+            network=_encoder_config(config, directory / "config.json"),
+            id2label=id2label,
+            prefix=f"{config.get('base_model_prefix') or 'bert'}.",
+            weights_paths=(_weights_path(directory, model_type),),
+            tokenizer_paths=_tokenizer_paths(directory),
         )
     return Checkpoint(
         directory=directory,
         model_type=model_type,
-        encoder=_encoder_config(config, directory / "config.json"),
-        id2label=_id2label(config, directory / "config.json"),
-        prefix=f"{config.get('base_model_prefix') or 'bert'}.",
-        weights_path=_weights_path(directory, model_type),
-        tokenizer_paths=_tokenizer_paths(directory),
+        network=read_padded_config(config, directory / "config.json"),
+        id2label=id2label,
+        prefix="",
+        weights_paths=_padded_weights_paths(directory),
+        tokenizer_paths=_padded_tokenizer_paths(directory),
     )
 
 
@@ -202,3 +250,33 @@ def _tokenizer_paths(directory: Path) -> tuple[Path, ...]:
         raise ModelError(f"{directory}: has neither vocab.txt nor tokenizer.json: the checkpoint is incomplete")
     settings = directory / _TOKENIZER_SETTINGS
     return (vocabularies[0], settings) if settings.is_file() else (vocabularies[0],)
+
+
+def _padded_weights_paths(directory: Path) -> tuple[Path, ...]:
+    found = [directory / name for name in _PADDED_WEIGHT_FILES if (directory / name).is_file()]
+    if not found:
+        names = [name for name in _PADDED_WEIGHT_FILES if not name.endswith(_INDEX_ENDING)]
+        raise ModelError(f"{directory}: has neither {' nor '.join(names)}: the checkpoint is incomplete")
+    if not found[0].name.endswith(_INDEX_ENDING):
+        return (found[0],)
+    weight_map = _read_json(found[0]).get("weight_map")
+    files = set(weight_map.values()) if isinstance(weight_map, dict) else set()
+    if not files or not all(isinstance(name, str) and name == Path(name).name for name in files):
+        raise ModelError(f"{found[0]}: weight_map is not a table of parameters and the files beside it that hold them")
+    paths = tuple(directory / name for name in sorted(files))
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise ModelError(f"{found[0]}: names {', '.join(missing)}, which is not there: the checkpoint is incomplete")
+    return paths
+
+
+def _padded_tokenizer_paths(directory: Path) -> tuple[Path, ...]:
+    vocabulary, settings = directory / "tokenizer.json", directory / _TOKENIZER_SETTINGS
+    if not vocabulary.is_file():
+        slow = sorted({path.name for pattern in _SLOW_VOCABULARIES for path in directory.glob(pattern)})
+        found = f"only {', '.join(slow)}, which a slow tokenizer is made from" if slow else "no vocabulary at all"
+        raise ModelError(
+            f"{directory}: has no tokenizer.json, found {found}: load the fast tokenizer once with transformers' "
+            "AutoTokenizer and write it into the directory with its save_pretrained"
+        )
+    return (vocabulary, settings) if settings.is_file() else (vocabulary,)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from batchzs.job import ModelConfig
 
 #: What a checkpoint consists of; other files of a repository (images, other frameworks' weights) are not fetched.
-WANTED_FILES = ["*.json", "vocab.txt", "pytorch_model.bin", "model.safetensors"]
+WANTED_FILES = [
+    *("*.json", "vocab.txt", "pytorch_model.bin", "model.safetensors"),
+    *("pytorch_model-*.bin", "model-*.safetensors"),  # weights in several files, as transformers names them
+]
 
 
 class SnapshotDownload(Protocol):

@@ -1,20 +1,27 @@
-"""A checkpoint in memory, ready to score: the one object that the engine holds of all that torch does."""
+"""A checkpoint in memory, ready to score: the one object that the engine holds of all that torch does.
+
+Here, and nowhere else, a checkpoint gets its path: packed for BERT and StructBERT, padded for every other classifier,
+and plain, in fp32, where the network that was chosen gives other results than its plain fp32 counterpart.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
+from batchzs.models.checkpoint import EncoderConfig
 from batchzs.models.packed_bert import PackedBert
 from batchzs.models.reference_bert import ReferenceBert
 from batchzs.models.self_check import TOLERANCES, largest_difference
 from batchzs.models.weights import load_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     from batchzs.models.checkpoint import Checkpoint
@@ -23,8 +30,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Which network scores: the packed one, or the plain one where the packed one gave other results.
-Path = Literal["packed", "plain"]
+#: Which network scores.
+Path = Literal["packed", "padded", "plain"]
+
+
+class Network(Protocol):
+    """A network in one precision on one device."""
+
+    def forward(self, pairs: PackedPairs) -> np.ndarray:
+        """(pairs, classes) float32 logits."""
 
 
 class LoadedModel:
@@ -40,14 +54,27 @@ class LoadedModel:
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str, precision: Precision) -> None:
-        self._checkpoint = checkpoint
         self._device = device
         self._lock = threading.Lock()
-        self._weights = load_weights(checkpoint)
-        self._networks: dict[Precision, PackedBert | ReferenceBert] = {precision: self._network(precision)}
         self._precision: Precision = precision
-        self.num_classes = int(self._weights["classifier.weight"].shape[0])
-        self.path: Path = "packed"
+        self._network: Callable[[Precision], Network]
+        self._plain: Callable[[], Network]
+        self.path: Path
+        if isinstance(checkpoint.network, EncoderConfig):
+            sizes, weights = checkpoint.network, load_weights(checkpoint)
+            self.path = "packed"
+            self.num_classes = len(weights["classifier.weight"])
+            self._network = lambda precision: PackedBert(weights, sizes, device, precision)
+            self._plain = lambda: ReferenceBert(weights, sizes, device)
+        else:
+            from batchzs.models.padded import PaddedNetwork, read_padded_weights  # transformers takes seconds to import
+
+            state = read_padded_weights(checkpoint)
+            self.path = "padded"
+            self.num_classes = checkpoint.network.num_classes
+            self._network = lambda precision: PaddedNetwork(checkpoint, state, device, precision)
+            self._plain = lambda: PaddedNetwork(checkpoint, state, device, "fp32")
+        self._networks: dict[Precision, Network] = {precision: self._network(precision)}
 
     def forward(self, pairs: PackedPairs) -> np.ndarray:
         """(pairs, classes) float32 logits in the run's precision."""
@@ -66,7 +93,7 @@ class LoadedModel:
             torch.cuda.empty_cache()
 
     def check(self, probes: PackedPairs) -> float:
-        """Try the packed network against the plain one; keep the plain one, loudly, where they disagree.
+        """Try the network against the plain one in fp32; keep the plain one, loudly, where they disagree.
 
         Returns:
             Real tokens a second of one worker, as the probes showed it.
@@ -75,21 +102,24 @@ class LoadedModel:
         started_s = time.monotonic()
         logits = self.forward(probes)
         tokens_per_s = probes.num_tokens / max(time.monotonic() - started_s, 1e-6)
-        reference = ReferenceBert(self._weights, self._checkpoint.encoder, self._device)
-        difference = largest_difference(logits, reference.forward(probes))
+        if self.path == "padded" and self._precision == "fp32":
+            return tokens_per_s  # this is the plain one
+        plain = self._plain()
+        difference = largest_difference(logits, plain.forward(probes))
         if difference <= TOLERANCES[self._precision]:
             return tokens_per_s
         logger.warning(
-            "self-check failed: the packed forward in %s differs from the plain one by %.3g in a probability (at most "
-            "%g is rounding): scoring on the plain path in fp32, which is right and slow. Please report this with the "
+            "self-check failed: the %s forward in %s differs from the plain one by %.3g in a probability (at most %g "
+            "is rounding): scoring on the plain path in fp32, which is right and slow. Please report this with the "
             "device's name and torch's version (%s)",
+            self.path,
             self._precision,
             difference,
             TOLERANCES[self._precision],
             torch.__version__,
         )
         self.path = "plain"
-        self._networks = {self._precision: reference, "fp32": reference}
+        self._networks = {self._precision: plain, "fp32": plain}
         return tokens_per_s
 
     def bytes_per_token(self, probes: PackedPairs) -> float:
@@ -98,6 +128,3 @@ class LoadedModel:
         before = torch.cuda.memory_allocated(self._device)
         self.forward(probes)
         return (torch.cuda.max_memory_allocated(self._device) - before) / probes.num_tokens
-
-    def _network(self, precision: Precision) -> PackedBert:
-        return PackedBert(self._weights, self._checkpoint.encoder, self._device, precision)

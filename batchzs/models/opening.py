@@ -84,12 +84,17 @@ def open_model(
         id2label=checkpoint.id2label,
         stated=StatedIndices(job.model.entailment_id, job.model.contradiction_id),
     )
-    limit = checkpoint.encoder.max_position_embeddings
-    if job.engine.max_length > limit:
+    limit = checkpoint.max_length
+    if limit is not None and job.engine.max_length > limit:
         raise UsageError(f"engine.max_length is {job.engine.max_length}, but the model takes at most {limit} tokens")
     tokenizer = load_tokenizer(checkpoint)
     hypotheses = tokenizer.encode([label.hypothesis for label in job.labels])
-    check_hypotheses_fit(hypotheses, [label.name for label in job.labels], job.engine.max_length)
+    check_hypotheses_fit(
+        hypotheses,
+        [label.name for label in job.labels],
+        job.engine.max_length,
+        tokenizer.layout.num_special_tokens,
+    )
     # Another directory's files may have the same sizes and times: archives and container layers level times.
     trusted = known.files if known is not None and Path(known.directory) == directory else ()
     return OpenedModel(job.model, checkpoint, tokenizer, _digest_files(checkpoint, trusted, on_chunk))

@@ -13,8 +13,6 @@ rounding made exact ties between labels that were none.
 
 from __future__ import annotations
 
-import threading
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,11 +22,9 @@ import torch.nn.functional as F  # noqa: N812 - its customary name
 
 from batchzs.models.attention import Sequences, choose_attention
 from batchzs.models.linear import Linear, PlainLinear, make_linear
-from batchzs.models.transfer import Fetching, to_device
+from batchzs.models.transfer import Fetching, queueing, to_device
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from batchzs.models.checkpoint import EncoderConfig
     from batchzs.models.device import Precision
     from batchzs.pairs import PackedPairs
@@ -82,11 +78,7 @@ class PackedBert:
     ) -> None:
         dtype = DTYPES[precision]
         self._device = torch.device(device)
-        # A GPU runs one batch after the other in any case. Queued one at a time, batches of several workers take the
-        # memory of one, because what a batch gives back is the next one's to take as soon as it is queued.
-        self._queueing: AbstractContextManager[object] = (
-            nullcontext() if self._device.type == "cpu" else threading.Lock()
-        )
+        self._queueing = queueing(self._device)
         self._num_heads = sizes.num_attention_heads
         self._activation = sizes.hidden_act
         self._attention = choose_attention(self._device, dtype, sizes.hidden_size // sizes.num_attention_heads)

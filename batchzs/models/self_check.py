@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batchzs.pairs import PackedPairs
+from batchzs.pairs import PackedPairs, PairAssembler, TokenLists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from batchzs.models.device import Precision
+    from batchzs.pairs import PairLayout
 
 #: How far a class's probability may lie from the fp32 reference's. Rounding explains a tenth of each at most: sums in
 #: another order (fp32), 11 bits (fp16) and 8 bits (bf16) a number through two dozen layers. A network that is wrong, a
@@ -26,27 +27,25 @@ PROBE_LENGTHS = (96, 33, 33, 20, 9)
 
 
 def probe_pairs(
-    vocab_size: int, cls_id: int, sep_id: int, max_length: int, lengths: Sequence[int] = PROBE_LENGTHS
+    layout: PairLayout, vocab_size: int, max_length: int | None, lengths: Sequence[int] = PROBE_LENGTHS
 ) -> PackedPairs:
     """Make pairs of random tokens, the same ones every time.
 
     Args:
+        layout: what stands around a text and a hypothesis.
         vocab_size: ids are below it.
-        cls_id: begins each pair.
-        sep_id: ends each part of a pair.
-        max_length: no pair is longer.
-        lengths: tokens of each pair, at least 3.
+        max_length: no pair is longer; None where the network sets no limit.
+        lengths: tokens of each pair, more than the layout's own.
     """
     draw = np.random.default_rng(0)
-    shortened = np.minimum(np.array(lengths, dtype=np.int64), max_length)
-    input_ids, token_type_ids = [], []
-    for length in shortened.tolist():
-        ids = draw.integers(0, vocab_size, length)
-        middle = length * 2 // 3
-        ids[0], ids[middle], ids[-1] = cls_id, sep_id, sep_id
-        input_ids.append(ids)
-        token_type_ids.append((np.arange(length) > middle).astype(np.int64))
-    return PackedPairs(np.concatenate(input_ids), np.concatenate(token_type_ids), shortened)
+    longest = max(lengths) if max_length is None else max_length
+    sizes = [min(length, longest) - layout.num_special_tokens for length in lengths]
+    texts, hypotheses = (
+        TokenLists.from_lists([draw.integers(0, vocab_size, size).tolist() for size in parts])
+        for parts in ([size - size // 3 for size in sizes], [size // 3 for size in sizes])
+    )
+    each = np.arange(len(sizes))
+    return PairAssembler(texts, hypotheses, layout, longest, truncate="head").assemble(each, each)
 
 
 def largest_difference(logits: np.ndarray, reference: np.ndarray) -> float:

@@ -10,6 +10,8 @@ On a CPU nothing is copied that need not be.
 
 from __future__ import annotations
 
+import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
 #: Each array begins at a multiple of so many numbers: 64 bytes, on which any kernel's wide loads work.
 _ALIGNMENT = 16
@@ -56,6 +59,15 @@ def lay_out(lengths: Sequence[int]) -> tuple[list[int], int]:
         starts.append(size)
         size += -(-length // _ALIGNMENT) * _ALIGNMENT
     return starts, size
+
+
+def queueing(device: torch.device) -> AbstractContextManager[object]:
+    """What a network's threads go through one at a time while they queue a batch; on a CPU nothing holds them up.
+
+    A GPU runs one batch after the other in any case. Queued one at a time, the batches of several workers take the
+    memory of one, because what a batch gives back is the next one's to take as soon as it is queued.
+    """
+    return nullcontext() if device.type == "cpu" else threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from batchzs.errors import MachineError, ModelError
 from batchzs.models.memory import is_out_of_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from batchzs.models.checkpoint import Checkpoint
 
 #: Left over from pretraining, or kept by ModelScope as a buffer; no part of a classifier.
@@ -35,7 +38,7 @@ def load_weights(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
         MachineError: memory is short.
     """
     path = checkpoint.weights_path
-    state = _read_state_dict(checkpoint)
+    state = read_state_dict(path)
     weights: dict[str, torch.Tensor] = {}
     unknown = []
     for stored_key, tensor in state.items():
@@ -51,15 +54,16 @@ def load_weights(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     missing = [key for key in expected if key not in weights]
     if missing:
         raise ModelError(
-            f"{path}: lacks {len(missing)} parameters, such as {_shown(missing)}; it holds {_shown(list(state))}: "
-            f"expected a sequence classifier whose encoder's keys begin with {checkpoint.prefix!r}"
+            f"{path}: lacks {len(missing)} parameters, such as {shown_keys(missing)}; it holds "
+            f"{shown_keys(list(state))}: expected a sequence classifier whose encoder's keys begin with "
+            f"{checkpoint.prefix!r}"
         )
     unknown += [key for key in weights if key not in expected]
     unknown = [key for key in unknown if not key.endswith(_HARMLESS_ENDINGS) and not key.startswith(_HARMLESS_PREFIXES)]
     if unknown:
         raise ModelError(
             f"{path}: holds {len(unknown)} parameters that a BERT sequence classifier does not have, such as "
-            f"{_shown(unknown)}: it belongs to another architecture"
+            f"{shown_keys(unknown)}: it belongs to another architecture"
         )
     for key, shape in expected.items():
         found = list(weights[key].shape)
@@ -108,8 +112,13 @@ def expected_shapes(checkpoint: Checkpoint) -> dict[str, tuple[int | None, ...]]
     return shapes
 
 
-def _read_state_dict(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
-    path = checkpoint.weights_path
+def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
+    """Read a file of weights to the CPU, tensors by name as they are stored.
+
+    Raises:
+        ModelError: the file is damaged, or holds something else.
+        MachineError: memory is short.
+    """
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -126,7 +135,8 @@ def _read_state_dict(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     return state
 
 
-def _shown(keys: list[str]) -> str:
+def shown_keys(keys: Sequence[str]) -> str:
+    """The first few keys, for a message."""
     return ", ".join(keys[:_SHOWN_KEYS]) + (", ..." if len(keys) > _SHOWN_KEYS else "")
 
 

@@ -44,7 +44,8 @@ GUARD = """
 import errno, fcntl, importlib.util, os, socket, sys
 
 class Guard:
-    hidden = {"pandas", "duckdb", "hypothesis", "pytest", "transformers"}
+    shown = set(os.environ.get("GUARD_SHOWS", "").split())
+    hidden = {"pandas", "duckdb", "hypothesis", "pytest", "transformers"} - shown
     forbidden = set(os.environ.get("GUARD_FORBIDS", "").split())
 
     def find_spec(self, name, path=None, target=None):

@@ -478,10 +478,38 @@ def test_a_real_model_scores_alike_in_any_batch(standard: Workshop, finished_by_
     assert scores[0].std() > 0.1
 
 
-def test_half_precision_gives_the_same_clear_labels(standard: Workshop, finished_by_model: Finished) -> None:
-    """In bf16 scores lie near those of fp32, and a label is another one only where two nearly tie (case Z10)."""
+def test_rows_too_close_to_call_get_the_labels_of_fp32(standard: Workshop, finished_by_model: Finished) -> None:
+    """In bf16 every row names the label that it has in fp32; the rows scored again say so and are counted."""
     result = standard.run("run", standard.job(engine={"precision": "bf16"}), "--limit", "80", hook=None)
     assert result.code == 0, result.stderr
+    resolved = standard.record("run.json")["resolved"]
+    assert 0 < resolved["rescore_margin"] < 2 * SCORE_TOLERANCES["bf16"]
+    assert "will be scored again in fp32" in result.stderr
+    table, exact = standard.table(), finished_by_model.table
+    assert table["label"].to_list() == exact["label"].to_list()
+    num_rescored = int(table["rescored"].sum())
+    assert 0 < num_rescored < 80
+    summary = standard.record("summary.json")
+    assert (summary["num_rescored"], summary["exact_s"] > 0) == (num_rescored, True)
+    assert f"scored again in fp32: {num_rescored}" in result.stdout
+    again, others = table.filter("rescored"), table.filter(~pl.col("rescored") & (pl.col("status") == "ok"))
+    both = exact.join(again, on=["source_file", "source_row"], how="semi")
+    np.testing.assert_allclose(np.array(again["scores"].to_list()), np.array(both["scores"].to_list()), atol=1e-6)
+    ranked = np.sort(np.array(others["scores"].to_list()), axis=1)
+    assert (ranked[:, -1] - ranked[:, -2] > resolved["rescore_margin"]).all()
+    # Without it the scores are others: another run.
+    job = standard.job(engine={"precision": "bf16", "rescore_close": False})
+    refused = standard.run("run", job, "--limit", "80", hook=None)
+    assert refused.code == 6, refused.stderr
+    assert "engine.rescore_close: begun with true, now false" in refused.stderr
+
+
+def test_half_precision_gives_the_same_clear_labels(standard: Workshop, finished_by_model: Finished) -> None:
+    """In bf16 scores lie near those of fp32, and a label is another one only where two nearly tie (case Z10)."""
+    job = standard.job(engine={"precision": "bf16", "rescore_close": False})
+    result = standard.run("run", job, "--limit", "80", hook=None)
+    assert result.code == 0, result.stderr
+    assert "another one may win than in fp32" in result.stderr
     assert (
         json.loads(pq.read_metadata(standard.output / "scores/part-00000.parquet").metadata[b"batchzs"])["precision"]
         == "bf16"

@@ -1,0 +1,1 @@
+"""Benchmarks: each compares in one run, on the same texts, and says on what machine."""
