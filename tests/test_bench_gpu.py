@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from batchzs.models.checkpoint import EncoderConfig
 from batchzs.models.packed_bert import PackedBert
-from bench.gpu_setup import forward_flops
+from bench import gpu
+from bench.gpu_setup import Deadline, forward_flops
 from bench.gpu_speed import evenly_chosen
 from tests.builders import network_config, packed, reference_network
 
@@ -85,6 +87,29 @@ def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
     done, report = run_bench(tmp_path)
     assert (done.returncode, report) == (2, {})
     assert "torch sees no GPU here" in done.stderr
+
+
+def test_a_section_that_breaks_or_lasts_takes_no_other_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it raised is its result; one that does not end is broken off; without time none is begun."""
+    monkeypatch.setattr(gpu, "GRACE_S", 0.05)
+    subject: Any = None
+
+    def breaks(*_: object) -> dict[str, Any]:
+        raise RuntimeError("no kernel image is available")
+
+    def lasts(*_: object) -> dict[str, Any]:
+        time.sleep(60)
+        return {}
+
+    def keeps_to_its_time(_: object, deadline: Deadline) -> dict[str, Any]:
+        return {"left_s": deadline.left_s}
+
+    whole = Deadline(30)
+    broken = gpu.run_section(gpu.Section("a", 5, breaks), subject, whole)
+    assert broken["error"] == "RuntimeError: no kernel image is available"
+    assert "SectionTimeoutError" in gpu.run_section(gpu.Section("b", 0.05, lasts), subject, whole)["error"]
+    assert 0 < gpu.run_section(gpu.Section("c", 5, keeps_to_its_time), subject, whole)["left_s"] <= 5
+    assert gpu.run_section(gpu.Section("d", 5, breaks), subject, Deadline(1)) == {"skipped": "no time left"}
 
 
 def test_flops_are_those_that_torch_counts() -> None:
