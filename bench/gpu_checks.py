@@ -5,7 +5,6 @@ Not run by itself; see `bench/gpu.py`.
 
 from __future__ import annotations
 
-import platform
 import shutil
 import statistics
 import subprocess
@@ -24,6 +23,7 @@ from batchzs.models.self_check import TOLERANCES, largest_difference, probe_pair
 from batchzs.models.weights import load_weights
 from batchzs.scoring import rank_labels, scores_from_logits
 from bench.gpu_setup import LABELS, MAX_LENGTH, Deadline, Subject
+from bench.machine import describe_machine
 
 if TYPE_CHECKING:
     from batchzs.engine import PairModel
@@ -47,10 +47,7 @@ _ATTENTION_TOLERANCE = 0.02
 def machine(subject: Subject, deadline: Deadline) -> dict[str, Any]:
     """Name everything that the figures depend on."""
     del deadline
-    found: dict[str, Any] = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
+    found = describe_machine() | {
         "cuda": torch.version.cuda,
         "device": subject.device,
         "precision": subject.precision,
