@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,8 +32,6 @@ logger = logging.getLogger(__name__)
 #: Tokens of a batch. On a CPU larger ones gain nothing, their activations leaving the caches; on a GPU this many keep
 #: it busy and fit beside a base-size model on the smallest cards in use.
 MAX_BATCH_TOKENS: dict[DeviceKind, int] = {"cpu": 4096, "cuda": 65536}
-#: Of a Python thread beside a GPU, see `take_short_turns`.
-TURN_S = 0.00025
 #: One puts the next batch together and queues it while the other's runs.
 GPU_WORKERS = 2
 #: More labels than this are planned and sorted a chunk at a time, which bounds what sorting needs beside the plan.
@@ -220,7 +217,6 @@ def load_pair_model(opened: OpenedModel, placement: Placement, resolved: Resolve
     tokens_per_s = model.check(probe_pairs(*pairs))
     if placement.kind == "cpu":
         return LoadedPairModel(model, tokens_per_s, math.inf)
-    take_short_turns()
     # What a few pairs take a GPU says nothing of its pace: the large probe does, which memory is measured with as well.
     large = probe_pairs(*pairs, [128] * 64)
     bytes_per_token = model.bytes_per_token(large)
@@ -229,15 +225,6 @@ def load_pair_model(opened: OpenedModel, placement: Placement, resolved: Resolve
     tokens_per_s = large.num_tokens / max(time.monotonic() - started_s, 1e-6)
     free_bytes, _ = torch.cuda.mem_get_info(placement.device)
     return LoadedPairModel(model, tokens_per_s, MEMORY_SHARE * free_bytes / max(bytes_per_token, 1.0))
-
-
-def take_short_turns() -> None:
-    """Have Python's threads take short turns, so that those that read and prepare the next shard do not hold up a GPU.
-
-    Each of the hundred and more kernels of a batch is queued in a turn of its own, which takes microseconds; after each
-    the thread waits until another one's turn is over, 5 ms as Python begins.
-    """
-    sys.setswitchinterval(min(sys.getswitchinterval(), TURN_S))
 
 
 def _precision(job: JobConfig, kind: DeviceKind, hook: TestHook) -> tuple[Precision, str | None]:

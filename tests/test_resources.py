@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -142,19 +141,6 @@ def test_the_model_is_loaded_with_the_runs_threads(tmp_path: Path, monkeypatch: 
     assert (loaded.model.num_classes, loaded.model.path) == (3, "packed")
     assert loaded.tokens_per_s > 0
     assert loaded.fitting_tokens == math.inf
-
-
-def test_turns_beside_a_gpu_are_short() -> None:
-    """Shorter than Python's own, and never longer than somebody has set them."""
-    before_s = sys.getswitchinterval()
-    try:
-        resources.take_short_turns()
-        assert sys.getswitchinterval() == pytest.approx(resources.TURN_S, abs=2e-6)
-        sys.setswitchinterval(resources.TURN_S / 5)
-        resources.take_short_turns()
-        assert sys.getswitchinterval() == pytest.approx(resources.TURN_S / 5, abs=2e-6)
-    finally:
-        sys.setswitchinterval(before_s)
 
 
 def test_without_a_hook_the_device_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
