@@ -149,7 +149,7 @@ def sections(report: Report) -> list[Section]:
         Section("matrix_rate", 15, matrix_rate),
         Section("throughput", 140, throughput_by_rate),
         Section("breakdown", 30, breakdown),
-        Section("beside_preparing", 10, beside_preparing),
+        Section("beside_preparing", 15, beside_preparing),
         Section("peers", 75, peers),
         Section("alternatives", 15, alternatives),
         Section("compiled", 45, compiled),

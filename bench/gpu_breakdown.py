@@ -24,6 +24,7 @@ from bench.gpu_speed import assemble, evenly_chosen
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from batchzs.engine import Engine, PreparedTexts
     from batchzs.pairs import PackedPairs, TextTokenizer, TokenLists
     from bench.gpu_setup import Deadline, Subject
 
@@ -32,6 +33,7 @@ _Result = TypeVar("_Result")
 #: Enough batches for medians, few enough for the section's time.
 _MAX_TIMED_BATCHES = 24
 _TOP_KERNELS = 15
+_MAX_ROUNDS = 9
 
 
 class _TimedTokenizer:
@@ -60,38 +62,48 @@ def breakdown(subject: Subject, deadline: Deadline) -> dict[str, Any]:
 def beside_preparing(subject: Subject, deadline: Deadline) -> dict[str, Any]:
     """Score while another thread prepares texts all the time, as a run does now and then for its next shard.
 
-    Threads take turns in Python, and each of a batch's kernels waits for a turn: how long a turn lasts matters.
+    Threads take turns in Python, and each of a batch's kernels waits for a turn: how long a turn lasts may matter. One
+    run of each says nothing of that, so the ways take turns themselves, and their quartiles are given.
     """
     texts = subject.texts["headlines"]
     engine = subject.engine(subject.scale.usual_batch_tokens, 2)
     prepared = engine.prepare(texts[: max(1, len(texts) // 8)])
     usual_s = sys.getswitchinterval()
-    rates = {}
-    for name, is_beside, turn_s in (
-        ("alone", False, usual_s),
-        ("beside", True, usual_s),
-        ("beside_with_short_turns", True, usual_s / 20),
-    ):
-        if deadline.has_passed:
-            break
-        is_over = threading.Event()
+    ways = (("alone", usual_s), ("beside", usual_s), ("beside_with_short_turns", usual_s / 20))
+    rates: dict[str, list[float]] = {name: [] for name, _ in ways}
+    engine.score_prepared(prepared)
+    for turn in range(_MAX_ROUNDS if subject.scale.max_repeats > 1 else 2):
+        for name, turn_s in ways[turn % 3 :] + ways[: turn % 3]:
+            if deadline.has_passed and all(rates.values()):
+                break
+            seconds = _score_beside(engine, prepared, [] if name == "alone" else texts, turn_s)
+            rates[name].append(prepared.plan.num_tokens / seconds)
+    return {
+        "turn_ms": usual_s * 1e3,
+        "scoring_tokens_per_s": {name: round(statistics.median(values)) for name, values in rates.items()},
+        "rounds": {name: [round(value) for value in values] for name, values in rates.items()},
+    }
 
-        def prepare_again(is_over: threading.Event = is_over) -> None:
-            while not is_over.is_set():
-                engine.prepare(texts)
 
-        with ThreadPoolExecutor(1) as pool:
-            sys.setswitchinterval(turn_s)
-            try:
-                if is_beside:
-                    pool.submit(prepare_again)
-                started_s = time.perf_counter()
-                engine.score_prepared(prepared)
-                rates[name] = round(prepared.plan.num_tokens / (time.perf_counter() - started_s))
-            finally:
-                is_over.set()
-                sys.setswitchinterval(usual_s)
-    return {"turn_ms": usual_s * 1e3, "scoring_tokens_per_s": rates}
+def _score_beside(engine: Engine, prepared: PreparedTexts, texts: Sequence[str], turn_s: float) -> float:
+    """Seconds to score, with a thread beside that prepares texts, if there are any, until it is done."""
+    is_over = threading.Event()
+
+    def prepare_again() -> None:
+        while texts and not is_over.is_set():
+            engine.prepare(texts)
+
+    before_s = sys.getswitchinterval()
+    with ThreadPoolExecutor(1) as pool:
+        sys.setswitchinterval(turn_s)
+        try:
+            pool.submit(prepare_again)
+            started_s = time.perf_counter()
+            engine.score_prepared(prepared)
+            return time.perf_counter() - started_s
+        finally:
+            is_over.set()
+            sys.setswitchinterval(before_s)
 
 
 def _steps(subject: Subject, network: PackedBert, texts: Sequence[str], deadline: Deadline) -> dict[str, Any]:

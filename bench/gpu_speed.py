@@ -31,7 +31,7 @@ GOAL_TOKENS_PER_S = 2.5e6
 #: Dense fp16 with fp32 sums, TFLOP/s, by the vendor's data sheets, and what share of it large products reach.
 _DATASHEET_TFLOPS = {"A100": 312.0, "L40S": 362.0}
 _REACHED_SHARE = 0.8
-_SHOWN_OF_BEST = (
+_SHOWN = (
     *("batch_tokens", "workers", "tokens_per_s", "pairs_per_s"),
     *("scoring_tokens_per_s", "flops_per_token", "share_of_matrix_rate"),
 )
@@ -91,16 +91,20 @@ def throughput(subject: Subject, deadline: Deadline, best_tflops: float | None) 
         own = [row for row in rows if row["kind"] == kind]
         if own:
             best = max(own, key=lambda row: row["tokens_per_s"])
-            result[f"best_{kind}"] = {name: best[name] for name in _SHOWN_OF_BEST}
-    if "best_headlines" in result:
-        headlines = result["best_headlines"]
+            result[f"best_{kind}"] = {name: best[name] for name in _SHOWN}
+            # The best of a dozen is partly luck. What a run takes by itself is chosen before anything is measured.
+            usual = [row for row in own if (row["batch_tokens"], row["workers"]) == (scale.usual_batch_tokens, 2)]
+            result |= {f"usual_{kind}": {name: row[name] for name in _SHOWN} for row in usual}
+    if "usual_headlines" in result:
+        usual_rate, best_rate = (result[f"{which}_headlines"]["tokens_per_s"] for which in ("usual", "best"))
         result["goal"] = {
             "tokens_per_s": GOAL_TOKENS_PER_S,
-            "reached": headlines["tokens_per_s"] >= GOAL_TOKENS_PER_S,
-            "share": round(headlines["tokens_per_s"] / GOAL_TOKENS_PER_S, 3),
+            "reached": usual_rate >= GOAL_TOKENS_PER_S,
+            "share": round(usual_rate / GOAL_TOKENS_PER_S, 3),
+            "reached_by_best": best_rate >= GOAL_TOKENS_PER_S,
         }
-        if subject.is_cuda and headlines["share_of_matrix_rate"]:
-            result["estimates_for_other_gpus"] = _estimates(headlines)
+        if subject.is_cuda and result["usual_headlines"]["share_of_matrix_rate"]:
+            result["estimates_for_other_gpus"] = _estimates(result["usual_headlines"])
     return result
 
 
@@ -126,7 +130,7 @@ def _row(
     }
 
 
-def _estimates(best: dict[str, Any]) -> dict[str, Any]:
+def _estimates(usual: dict[str, Any]) -> dict[str, Any]:
     """What other GPUs should do: the same share of their fp16 matrix rate, which is that of their data sheets."""
     estimates: dict[str, Any] = {
         "note": f"estimates, not measured: this GPU's share of its matrix rate times {_REACHED_SHARE:.0%} of the data "
@@ -135,7 +139,7 @@ def _estimates(best: dict[str, Any]) -> dict[str, Any]:
     for name, tflops in _DATASHEET_TFLOPS.items():
         estimates[name] = {
             "tokens_per_s": round(
-                tflops * 1e12 * _REACHED_SHARE * best["share_of_matrix_rate"] / best["flops_per_token"]
+                tflops * 1e12 * _REACHED_SHARE * usual["share_of_matrix_rate"] / usual["flops_per_token"]
             )
         }
     return estimates

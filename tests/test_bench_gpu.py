@@ -61,9 +61,10 @@ def test_the_dry_run_goes_through_every_section(tmp_path: Path) -> None:
     assert report["memory"]["splits"] > 0
     assert report["memory"]["pairs_scored"] == report["memory"]["pairs"] == 9 * report["memory"]["texts"]
     assert {(row["kind"], row["batch_tokens"], row["workers"]) for row in report["throughput"]["rows"]} == {
-        (kind, budget, workers) for kind in ("headlines", "bodies") for budget in (1024, 4096) for workers in (1, 2)
+        (kind, budget, workers) for kind in ("headlines", "bodies") for budget in (2048, 4096) for workers in (1, 2)
     }
     assert report["throughput"]["goal"]["reached"] is False
+    assert report["throughput"]["usual_bodies"]["batch_tokens"] == 2048
     assert "estimates_for_other_gpus" not in report["throughput"]  # from a CPU nothing follows for them
     for kind in ("headlines", "bodies"):
         assert sum(report["breakdown"][kind]["shares"].values()) == pytest.approx(1, abs=0.01)
