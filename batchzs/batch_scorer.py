@@ -2,7 +2,8 @@
 
 On a CPU every worker is one thread with a batch of its own and no threads inside it: two workers beat one batch spread
 over two threads, because nothing waits for the slower half of every matrix product, and the logits' bits do not depend
-on how many workers there are. On a GPU one worker feeds the device.
+on how many workers there are. On a GPU one worker waits for its batch while another one puts the next batch together
+and queues it behind.
 
 A worker that runs out of memory halves and goes on; `TokenBudget` is shared, so that the others learn from it.
 """

@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 #: Tokens of a batch. On a CPU larger ones gain nothing, their activations leaving the caches; on a GPU this many keep
 #: it busy and fit beside a base-size model on the smallest cards in use.
 MAX_BATCH_TOKENS: dict[DeviceKind, int] = {"cpu": 4096, "cuda": 65536}
+#: One puts the next batch together and queues it while the other's runs.
+GPU_WORKERS = 2
 #: More labels than this are planned and sorted a chunk at a time, which bounds what sorting needs beside the plan.
 LABELS_PER_CHUNK = 64
 #: A stop ends a run within these seconds, and a batch is a quarter of that or of `checkpoint_seconds` at most.
@@ -146,10 +148,10 @@ def refuse_slow_bf16(placement: Placement) -> None:
 
 
 def num_workers(job: JobConfig, kind: DeviceKind) -> int:
-    """How many batches are scored at once: as many as there are CPUs for them, one on a GPU."""
+    """How many batches are scored at once: as many as there are CPUs for them, two on a GPU."""
     if job.engine.workers != "auto":
         return job.engine.workers
-    return granted_cpus(os.environ) if kind == "cpu" else 1
+    return granted_cpus(os.environ) if kind == "cpu" else GPU_WORKERS
 
 
 def precision_again(job: JobConfig, begun: Resolved, hook: TestHook) -> Precision:

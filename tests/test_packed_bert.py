@@ -12,8 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchzs.models.attention import Sequences, VarlenAttention
 from batchzs.models.checkpoint import EncoderConfig
-from batchzs.models.packed_bert import PackedBert
+from batchzs.models.packed_bert import DeviceBatch, PackedBert
 from tests.builders import PATIENT_AND_BRIEF, network_config, packed, reference_network
 
 if TYPE_CHECKING:
@@ -196,3 +197,16 @@ def test_pairs_as_long_as_the_positions_reach(networks: Networks) -> None:
     batch = packed([[5] * 100, [6] * 100], [[7, 8], [9]], max_length=64)
     assert batch.lengths.tolist() == [64, 64]
     np.testing.assert_allclose(networks.packed(batch), networks.expected(batch), atol=1e-5)
+
+
+def test_the_gpus_way_fits_together_as_far_as_shapes_go() -> None:
+    """No GPU is here, but torch follows shapes and types without one: one kernel for all pairs, in half precision."""
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    networks = Networks.build(hidden_size=64)
+    network = PackedBert(networks.weights, networks.sizes, "meta", "fp16")
+    network._attention = VarlenAttention(varlen.varlen_attn)
+    bounds, *ids = (torch.empty(size, dtype=torch.int32, device="meta") for size in (4, 23, 23, 23))
+    sequences = Sequences(np.array([0, 9, 18]), longest=9, runs=[], bounds=bounds)
+    with torch.inference_mode():
+        logits = network.logits(DeviceBatch(sequences, *ids))
+    assert (logits.shape, logits.dtype) == ((3, 3), torch.float32)

@@ -34,10 +34,10 @@ def test_auto_on_a_cpu() -> None:
 
 
 def test_auto_on_a_gpu() -> None:
-    """fp16, a large budget, the CPUs that were granted."""
+    """fp16, a large budget, the CPUs that were granted, a second batch queued behind the one that runs."""
     found = resolve(make_job(), GPU, NO_HOOK)
     assert (found.device_kind, found.precision, found.threads) == ("cuda", "fp16", 3)
-    assert (found.max_batch_tokens, found.labels_per_chunk, found.workers) == (65536, 64, 1)
+    assert (found.max_batch_tokens, found.labels_per_chunk, found.workers) == (65536, 64, 2)
     assert found.shard_rows == 100_000
 
 

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - its customary name
 
+from batchzs.models.transfer import to_device
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,11 +38,15 @@ class _Run:
 class Sequences:
     """Where each pair of a batch lies in the flat tensor."""
 
-    lengths: np.ndarray  # (pairs,) int64
     starts: np.ndarray  # (pairs,) int64
+    longest: int  # tokens of the longest pair
     runs: list[_Run]
     bounds: torch.Tensor  # (pairs + 1,) int32 on the device: starts, and the end
-    first_tokens: torch.Tensor  # (pairs,) int64 on the device
+
+    @property
+    def first_tokens(self) -> torch.Tensor:
+        """(pairs,) int32 on the device: where each pair's first token lies."""
+        return self.bounds[:-1]
 
     @staticmethod
     def of(lengths: np.ndarray, device: torch.device) -> Sequences:
@@ -50,14 +56,8 @@ class Sequences:
         first = np.concatenate(([0], edges)).astype(np.int64)
         stop = np.concatenate((edges, [len(lengths)])).astype(np.int64)
         runs = [_Run(int(starts[a]), int(b - a), int(lengths[a])) for a, b in zip(first, stop, strict=True)]
-        bounds = np.concatenate((starts, [lengths.sum()])).astype(np.int32)
-        return Sequences(
-            lengths,
-            starts,
-            runs,
-            torch.from_numpy(bounds).to(device, non_blocking=True),
-            torch.from_numpy(starts).to(device, non_blocking=True),
-        )
+        (bounds,) = to_device([np.concatenate((starts, [lengths.sum()]))], device)
+        return Sequences(starts, int(lengths.max()), runs, bounds)
 
 
 class Attention(Protocol):
@@ -114,7 +114,7 @@ class VarlenAttention:
     def everywhere(self, query_key_value: torch.Tensor, sequences: Sequences, num_heads: int) -> torch.Tensor:
         """(tokens, 3 * hidden) projections to (tokens, hidden)."""
         query, key, value = query_key_value.view(len(query_key_value), 3, num_heads, -1).unbind(1)
-        longest = int(sequences.lengths.max())
+        longest = sequences.longest
         return self.kernel(query, key, value, sequences.bounds, sequences.bounds, longest, longest).flatten(1)
 
     def first_only(
@@ -124,7 +124,7 @@ class VarlenAttention:
         key, value = key_value.view(len(key_value), 2, num_heads, -1).unbind(1)
         query = queries.view(len(queries), num_heads, -1)
         each = torch.arange(len(queries) + 1, dtype=torch.int32, device=queries.device)
-        longest = int(sequences.lengths.max())
+        longest = sequences.longest
         return self.kernel(query, key, value, each, sequences.bounds, 1, longest).flatten(1)
 
 

@@ -22,6 +22,7 @@ import torch.nn.functional as F  # noqa: N812 - its customary name
 
 from batchzs.models.attention import Sequences, choose_attention
 from batchzs.models.linear import Linear, PlainLinear, make_linear
+from batchzs.models.transfer import Fetching, queueing, to_device
 
 if TYPE_CHECKING:
     from batchzs.models.checkpoint import EncoderConfig
@@ -52,6 +53,16 @@ class _Layer:
     output_norm: _LayerNorm
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceBatch:
+    """Packed pairs on the device: where each pair lies, and (tokens,) int32 each."""
+
+    sequences: Sequences
+    input_ids: torch.Tensor
+    token_type_ids: torch.Tensor
+    positions: torch.Tensor
+
+
 class PackedBert:
     """A BERT sequence classifier in one precision on one device.
 
@@ -67,6 +78,7 @@ class PackedBert:
     ) -> None:
         dtype = DTYPES[precision]
         self._device = torch.device(device)
+        self._queueing = queueing(self._device)
         self._num_heads = sizes.num_attention_heads
         self._activation = sizes.hidden_act
         self._attention = choose_attention(self._device, dtype, sizes.hidden_size // sizes.num_attention_heads)
@@ -121,31 +133,35 @@ class PackedBert:
             RuntimeError: torch ran out of memory, among other things of torch's.
         """
         with torch.inference_mode():
-            sequences = Sequences.of(pairs.lengths, self._device)
-            hidden = self._embed(pairs, sequences)
-            for layer in self._layers[:-1]:
-                (query_key_value,) = layer.projections
-                attended = self._attention.everywhere(query_key_value(hidden), sequences, self._num_heads)
-                hidden = self._finish(layer, hidden, attended)
-            last = self._layers[-1]
-            query, key_value = last.projections
-            first = hidden[sequences.first_tokens]
-            attended = self._attention.first_only(query(first), key_value(hidden), sequences, self._num_heads)
-            first = self._finish(last, first, attended)
-            logits = self._classifier(torch.tanh(self._pooler(first.float())))
-            return np.asarray(logits.cpu().numpy())
+            batch = self.upload(pairs)
+            with self._queueing:
+                logits = Fetching.start(self.logits(batch))
+            return logits.wait()
 
-    def _embed(self, pairs: PackedPairs, sequences: Sequences) -> torch.Tensor:
+    def upload(self, pairs: PackedPairs) -> DeviceBatch:
+        """Copy pairs to the device; on a GPU the copy may still be under way on return."""
+        sequences = Sequences.of(pairs.lengths, self._device)
         positions = np.arange(pairs.num_tokens) - np.repeat(sequences.starts, pairs.lengths)
-        input_ids, token_type_ids, positions_ = (
-            torch.from_numpy(ids).to(self._device, non_blocking=True)
-            for ids in (pairs.input_ids, pairs.token_type_ids, positions)
+        return DeviceBatch(sequences, *to_device((pairs.input_ids, pairs.token_type_ids, positions), self._device))
+
+    def logits(self, batch: DeviceBatch) -> torch.Tensor:
+        """(pairs, classes) float32 on the device; on a GPU they may still be under way on return."""
+        sequences = batch.sequences
+        hidden = self._embedding_norm(
+            F.embedding(batch.input_ids, self._words)
+            + F.embedding(batch.token_type_ids, self._token_types)
+            + F.embedding(batch.positions, self._positions)
         )
-        return self._embedding_norm(
-            F.embedding(input_ids, self._words)
-            + F.embedding(token_type_ids, self._token_types)
-            + F.embedding(positions_, self._positions)
-        )
+        for layer in self._layers[:-1]:
+            (query_key_value,) = layer.projections
+            attended = self._attention.everywhere(query_key_value(hidden), sequences, self._num_heads)
+            hidden = self._finish(layer, hidden, attended)
+        last = self._layers[-1]
+        query, key_value = last.projections
+        first = hidden.index_select(0, sequences.first_tokens)
+        attended = self._attention.first_only(query(first), key_value(hidden), sequences, self._num_heads)
+        first = self._finish(last, first, attended)
+        return self._classifier(torch.tanh(self._pooler(first.float())))
 
     def _finish(self, layer: _Layer, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """All of a layer that follows its attention."""

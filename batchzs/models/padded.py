@@ -17,6 +17,7 @@ from batchzs.errors import MachineError, ModelError
 from batchzs.models.memory import is_out_of_memory
 from batchzs.models.packed_bert import DTYPES
 from batchzs.models.padded_config import PaddedConfig, import_transformers, network_class, network_config
+from batchzs.models.transfer import Fetching, queueing
 from batchzs.models.weights import read_state_dict, shown_keys
 from batchzs.pairs import PackedPairs
 
@@ -63,6 +64,7 @@ class PaddedNetwork:
             raise TypeError(f"{checkpoint.directory}: a {checkpoint.model_type} takes the packed path")
         self._sizes = checkpoint.network
         self._device = torch.device(device)
+        self._queueing = queueing(self._device)
         self.num_classes = checkpoint.network.num_classes
         self._network = _build(checkpoint, self._sizes, state, DTYPES[precision]).to(self._device)
         _refuse_visible_padding(self, checkpoint, precision)
@@ -106,7 +108,9 @@ class PaddedNetwork:
     def _forward(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         with torch.inference_mode():
             on_device = {name: torch.from_numpy(values).to(self._device) for name, values in inputs.items()}
-            return np.asarray(self._network(**on_device).logits.float().cpu().numpy())
+            with self._queueing:
+                logits = Fetching.start(self._network(**on_device).logits.float())
+            return logits.wait()
 
 
 def read_padded_weights(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
