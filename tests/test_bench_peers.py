@@ -131,19 +131,10 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_a_dry_run(tmp_path: Path) -> None:
     """Both batchzs and transformers' pipeline load, agree on every score, and end in a table and in JSON."""
     result_path = tmp_path / "结果 1.json"
-    options = "--size tiny --texts bodies --peers transformers,openvino --precisions fp32 --num-labels 3"
+    options = "--size tiny --texts bodies --peers transformers,openvino --precisions fp32 --num-labels 3 --minutes 0"
+    command = [sys.executable, "-m", "bench.peers", *options.split(), "--turn-s", "0.001"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "bench.peers",
-            *options.split(),
-            *("--minutes=0", "--turn-s=0.001"),
-            "--work",
-            tmp_path,
-            "--json",
-            result_path,
-        ],
+        [*command, "--work", tmp_path, "--json", result_path],
         capture_output=True,
         check=False,
         cwd=ROOT,

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import logging
 import os
 import shlex
 import sys
@@ -52,11 +53,13 @@ if TYPE_CHECKING:
 
     from bench.peers.serving import Settings
 
+logger = logging.getLogger(__name__)
 _NUM_TEXTS = 3000  # of a set, from which turns are dealt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print, write; returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     started_s = time.monotonic()
     arguments = _parser().parse_args(argv)
     labels = make_labels(arguments.num_labels)
@@ -76,10 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 batchzs, *peers = [Entry(contender, worker) for contender, worker in loaded]
                 matches.append(Match(text_set, layers, batchzs, peers))
         for match in matches:
-            _say(f"{match.name}: trying settings")
             match.prepare(arguments.turn_s, arguments.seed, _known_settings(arguments.settings_from, match.name))
         for number in _rounds(started_s + 60 * arguments.minutes):
-            _say(f"round {number}")
+            logger.info("round %d", number)
             for match in matches:
                 match.play()
     results = {match.name: match_result(match) for match in matches}
@@ -154,7 +156,7 @@ def _load(
     for contender in (BATCHZS, *(PEERS[name] for name in arguments.peers)):
         if question.precision not in contender.precisions:
             continue
-        _say(f"loading {contender.name} in {question.precision}")
+        logger.info("loading %s in %s", contender.name, question.precision)
         try:
             loaded.append((contender, stack.enter_context(_start(contender, question, arguments, work))))
         except WorkerError as exc:
@@ -191,10 +193,6 @@ def _rounds(end_s: float) -> Iterator[int]:
     while time.monotonic() + (time.monotonic() - begun_s) < end_s:
         number, begun_s = number + 1, time.monotonic()
         yield number
-
-
-def _say(text: str) -> None:
-    print(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
 def _print_report(report: dict[str, Any]) -> None:

@@ -13,7 +13,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SAMPLE_MODEL = Path(__file__).parents[2] / "sample_data/model"
 SIZES: dict[str, dict[str, int]] = {
@@ -84,7 +87,7 @@ def make_checkpoint(folder: Path, size: str, seed: int) -> dict[str, Any]:
         bert / "tokenizer_config.json",
         {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 512},
     )
-    _write_weights(structbert / "pytorch_model.bin", bert / "config.json", seed)
+    _write_weights(structbert / "pytorch_model.bin", config, seed)
     (bert / "pytorch_model.bin").hardlink_to(structbert / "pytorch_model.bin")
     stamp.write_text(made_of, encoding="utf-8")
     return config
@@ -95,20 +98,42 @@ def _vocabulary(size: int) -> list[str]:
     return tokens + [f"[unused{index}]" for index in range(len(tokens), size)]
 
 
-def _write_weights(path: Path, config: Path, seed: int) -> None:
+def _write_weights(path: Path, config: dict[str, Any], seed: int) -> None:
     import torch
-    from transformers import BertConfig, BertForSequenceClassification
 
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        network = BertForSequenceClassification(BertConfig.from_json_file(config)).eval()
-        for name, parameter in network.named_parameters():
-            if name.endswith("LayerNorm.weight"):
-                parameter.normal_(mean=1.0, std=_NORM_SPREAD)
-            else:
-                spread = _CLASSIFIER_SPREAD if name.startswith("classifier.") else _SPREAD
-                parameter.normal_(std=spread / network.config.hidden_size**0.5)
-        torch.save(network.state_dict(), path)
+    draw = torch.Generator().manual_seed(seed)
+    weights = {}
+    for name, shape in _parameters(config):
+        if name.endswith("LayerNorm.weight"):
+            weights[name] = torch.randn(shape, generator=draw) * _NORM_SPREAD + 1.0
+        else:
+            spread = _CLASSIFIER_SPREAD if name.startswith("classifier.") else _SPREAD
+            weights[name] = torch.randn(shape, generator=draw) * (spread / config["hidden_size"] ** 0.5)
+    torch.save(weights, path)
+
+
+def _parameters(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and shapes, as BertForSequenceClassification has them."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    num_words, num_positions = config["vocab_size"], config["max_position_embeddings"]
+    for name, rows in (("word", num_words), ("position", num_positions), ("token_type", config["type_vocab_size"])):
+        yield f"bert.embeddings.{name}_embeddings.weight", (rows, hidden)
+    norms = ["embeddings"]
+    products = {}
+    for index in range(config["num_hidden_layers"]):
+        layer = f"encoder.layer.{index}"
+        norms += [f"{layer}.attention.output", f"{layer}.output"]
+        for name in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
+            products[f"bert.{layer}.{name}"] = (hidden, hidden)
+        products[f"bert.{layer}.intermediate.dense"] = (inner, hidden)
+        products[f"bert.{layer}.output.dense"] = (hidden, inner)
+    products |= {"bert.pooler.dense": (hidden, hidden), "classifier": (3, hidden)}
+    for name in norms:
+        yield f"bert.{name}.LayerNorm.weight", (hidden,)
+        yield f"bert.{name}.LayerNorm.bias", (hidden,)
+    for name, shape in products.items():
+        yield f"{name}.weight", shape
+        yield f"{name}.bias", shape[:1]
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """How fast the linear layers are by themselves: what no forward pass that is made of them can beat.
 
-`LinearLayers.rate` runs torch's linear layers in the shapes of an encoder layer, and nothing else, in as many one-thread
-callers as there are CPUs, which is how batchzs runs them. `LinearLayers.operations` counts what batchzs' forward needs
-of them. The quotient is the time that they alone would take; its share of the time that batchzs took says what all the
-rest costs (embeddings, attention, layer norms, activations, batches that differ in size, Python).
+`LinearLayers.rate` runs torch's linear layers in the shapes of an encoder layer, and nothing else, with as many callers
+of one thread as there are CPUs, which is how batchzs runs them. `LinearLayers.operations` counts what batchzs' forward
+needs of them. The quotient is the time that they alone would take; its share of the time that batchzs took says what
+all the rest costs (embeddings, attention, layer norms, activations, batches that differ in size, Python).
 """
 
 from __future__ import annotations

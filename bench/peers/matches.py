@@ -10,6 +10,7 @@ faster gives other scores.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from bench.peers.linear import LinearLayers
     from bench.peers.serving import Settings
 
+logger = logging.getLogger(__name__)
+
 #: How far scores may lie from batchzs'. In bf16 each contender rounds at other places.
 TOLERANCES = {"fp32": 1e-4, "bf16": 0.02}
 #: Texts of the turn that shows batchzs' pace, at first.
@@ -33,7 +36,6 @@ _PILOT_TEXTS = 4
 _FEWEST_TEXTS = 2
 #: Turns that are dealt before texts come again.
 _NUM_TURNS = 64
-_WARM_UP_TEXTS = 2
 #: Of a turn's time, how long the linear layers alone are measured in every round.
 _LINEAR_SHARE = 0.2
 
@@ -121,6 +123,7 @@ class Match:
         num_texts = min(max(round(turn_s * _PILOT_TEXTS / seconds), _FEWEST_TEXTS), len(lengths) // 2)
         self._turn_s = turn_s
         self._turns = deal(lengths, num_texts, _NUM_TURNS, seed)
+        logger.info("%s: %d pairs a turn", self.name, self.num_pairs)
         reference = self._choose(self.batchzs, None, known)
         for peer in self.peers:
             try:
@@ -165,11 +168,12 @@ class Match:
         best: Turn | None = None
         for settings in candidates:
             entry.worker.configure(settings)
-            entry.worker.score(texts[:_WARM_UP_TEXTS])
+            entry.worker.score(texts[:1])  # what is prepared once is prepared here
             turn = entry.worker.score(texts)
             if reference is not None:
                 self._compare(entry, turn, reference)
             entry.tried.append((settings, turn.seconds))
+            logger.info("%s: %s with %s took %.2f s", self.name, entry.contender.name, settings, turn.seconds)
             if best is None or turn.seconds < best.seconds:
                 best, entry.settings = turn, settings
         if best is None:

@@ -88,12 +88,12 @@ def _entry_result(match: Match, entry: Entry) -> dict[str, Any]:
 def table(result: dict[str, Any]) -> str:
     """A match's results as text, from what `match_result` gave."""
     half, most, longest = result["tokens_a_pair_at_50_90_99_percent"]
-    linear = result["linear_layers_alone"]
+    mean, linear = result["mean_tokens_a_pair"], result["linear_layers_alone"]
     share = linear["share_of_it_reached"]
     lines = [
         "",
         f"{result['texts']}, {result['precision']}, {result['labels']} labels",
-        f"tokens a pair: mean {result['mean_tokens_a_pair']:.0f}, median {half:.0f}, 90 % {most:.0f}, 99 % {longest:.0f}",
+        f"tokens a pair: {mean:.0f}; half to {half:.0f}, 90 % to {most:.0f}, 99 % to {longest:.0f}",
         f"{result['rounds']} rounds of {result['texts_a_turn']} texts, {result['pairs_a_turn']} pairs",
         f"{'':<24}{'pairs/s':>9}{'tokens/s':>10}   {'batchzs is faster by':<22}{'scores differ':>13}   settings",
     ]
