@@ -137,7 +137,7 @@ def _make_text_set(name: str, folder: Path, labels: Sequence[str], seed: int) ->
     texts = make_texts(name, _NUM_TEXTS, seed)
     tokenizer = load_tokenizer(read_checkpoint(folder / "structbert"))
     hypotheses = tokenizer.encode([TEMPLATE.replace("{}", label) for label in labels])
-    assembler = PairAssembler(tokenizer.encode(texts), hypotheses, tokenizer.cls_id, tokenizer.sep_id, 512, "head")
+    assembler = PairAssembler(tokenizer.encode(texts), hypotheses, tokenizer.layout, 512, "head")
     text_ids, label_ids = np.divmod(np.arange(len(texts) * len(labels)), len(labels))
     return TextSet(
         name, texts, assembler.pair_lengths(text_ids, label_ids).reshape(len(texts), -1).sum(axis=1), len(labels)
