@@ -95,7 +95,7 @@ def test_files_that_are_missing_are_named(folder: Path) -> None:
     assert "found only sentencepiece.bpe.model, which a slow tokenizer is made from" in text
     assert "AutoTokenizer and write it into the directory with its save_pretrained" in text
     (folder / "model.safetensors").unlink()
-    assert "has neither model.safetensors nor pytorch_model.bin" in opening_refusal(folder)
+    assert "it lacks: model.safetensors or pytorch_model.bin; vocab.txt or tokenizer.json" in opening_refusal(folder)
     index = folder / "model.safetensors.index.json"
     index.write_text('{"weight_map": {"a": "model-1.safetensors"}}', encoding="utf-8")
     assert "names model-1.safetensors, which is not there" in opening_refusal(folder)
@@ -202,7 +202,7 @@ def test_a_pickle_that_runs_code_is_refused(folder: Path) -> None:
     """As on the packed path: tensors alone."""
     (folder / "model.safetensors").unlink()
     torch.save({"a": print}, folder / "pytorch_model.bin")
-    assert "cannot be loaded as weights" in loading_refusal(folder)
+    assert "holds pickled objects and not tensors alone" in loading_refusal(folder)
 
 
 def test_nothing_beside_the_weights_is_looked_at(folder: Path) -> None:
