@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How far scores may lie from batchzs'. In bf16 each contender rounds at other places.
-TOLERANCES = {"fp32": 1e-4, "bf16": 0.02}
+#: How far scores may lie from batchzs'. In bf16 each contender rounds at other places, and a random network answers to
+#: that by up to 0.01 and more: what this cannot tell, the same contender's fp32 match does.
+TOLERANCES = {"fp32": 1e-4, "bf16": 0.05}
 #: Texts that show batchzs' pace, at first: of middling length, where a long one would take its time.
 _PILOT_TEXTS = 3
 #: The fewest texts of a turn.
