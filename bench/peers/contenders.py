@@ -32,13 +32,13 @@ def _batch_sizes(_: int) -> list[Settings]:
 
 def _callers(num_cpus: int) -> list[Settings]:
     """One batch at a time on all CPUs, or a batch for every CPU."""
-    shapes = dict.fromkeys([(1, num_cpus, 2048), (num_cpus, 1, 512), (num_cpus, 1, 2048)])
+    shapes = dict.fromkeys([(1, num_cpus, 1024), (num_cpus, 1, 512), (num_cpus, 1, 1024)])
     return [{"callers": callers, "threads": threads, "batch_tokens": tokens} for callers, threads, tokens in shapes]
 
 
 def _streams(num_cpus: int) -> list[Settings]:
     """As OpenVINO decides, a stream for every CPU, and one stream on all."""
-    shapes = dict.fromkeys([(0, 1024), (num_cpus, 512), (num_cpus, 2048), (1, 2048)])
+    shapes = dict.fromkeys([(0, 1024), (num_cpus, 512), (num_cpus, 1024), (1, 1024)])
     return [{"streams": streams, "batch_tokens": tokens} for streams, tokens in shapes]
 
 

@@ -41,7 +41,11 @@ class OpenVinoScorer:
         queue = self._queues.pop(streams, None)
         if queue is None:
             hints = self._hints | ({"NUM_STREAMS": streams} if streams else {})
-            queue = openvino.AsyncInferQueue(self._core.compile_model(self._network, "CPU", hints))
+            compiled = self._core.compile_model(self._network, "CPU", hints)
+            precision = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+            if precision != self._hints["INFERENCE_PRECISION_HINT"]:
+                raise RuntimeError(f"OpenVINO computes in {precision} on this processor, whatever it is asked for")
+            queue = openvino.AsyncInferQueue(compiled)
         self._queues[streams] = queue
         if len(self._queues) > _NUM_KEPT:
             del self._queues[next(iter(self._queues))]

@@ -86,7 +86,7 @@ def deal(lengths: list[int], num_texts: int, num_turns: int, seed: int) -> list[
         For each turn the indices of its texts, in random order.
 
     >>> deal([5, 1, 9, 2, 8, 6], 3, 2, seed=0)
-    [[1, 0, 4], [2, 3, 5]]
+    [[1, 2, 0], [3, 4, 5]]
     """
     draw = random.Random(seed)
     ranked = sorted(range(len(lengths)), key=lambda index: lengths[index])
