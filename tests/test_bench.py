@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -19,6 +21,7 @@ def run_bench(module: str, json_path: Path, *options: str) -> dict[str, object]:
     return result
 
 
+@pytest.mark.slow
 def test_a_small_round_of_the_job_benchmark(tmp_path: Path) -> None:
     """A whole job beside its engine, and everything but the model."""
     options = ("--seconds", "1", "--turns", "1", "--num-labels", "9", "--feed-rows", "1000")

@@ -128,6 +128,7 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
         Worker(Path(sys.executable), "score_nobody", question, tmp_path / "log")
 
 
+@pytest.mark.slow
 def test_a_dry_run(tmp_path: Path) -> None:
     """Both batchzs and transformers' pipeline load, agree on every score, and end in a table and in JSON."""
     result_path = tmp_path / "结果 1.json"

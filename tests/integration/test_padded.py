@@ -43,7 +43,7 @@ def pipeline_scores(folder: Path, texts: list[str]) -> np.ndarray:
     return np.array([[dict(zip(r["labels"], r["scores"], strict=True))[label] for label in LABELS] for r in results])
 
 
-@pytest.mark.parametrize("model_type", ["xlm-roberta", "deberta-v2"])
+@pytest.mark.parametrize("model_type", [pytest.param("xlm-roberta", marks=pytest.mark.slow), "deberta-v2"])
 def test_a_run_scores_as_the_pipeline_does(workshop: Workshop, model_type: str) -> None:
     """No connection, one row for each input row, and the pipeline's scores."""
     job = write_job(workshop, model_type)
