@@ -33,3 +33,9 @@ def test_a_small_round_of_the_scale_benchmark(tmp_path: Path) -> None:
     """Two sizes of each format."""
     result = run_bench("bench.scale", tmp_path / "scale.json", "--rows", "1000", "3000", "--repeats", "1")
     assert len(result["runs"]) == 4  # type: ignore[arg-type]
+
+
+def test_a_small_round_of_the_precision_benchmark(tmp_path: Path) -> None:
+    """fp32 and bf16 on a few sample texts."""
+    result = run_bench("bench.precision", tmp_path / "precision.json", "--rows", "20")
+    assert [row["precision"] for row in result["rows"]] == ["fp32", "bf16"]  # type: ignore[attr-defined]
