@@ -92,6 +92,7 @@ Example:
 @click.option("--limit", type=click.IntRange(min=1), help="Score the first N rows.", metavar="N")
 @click.option("--sample", type=click.IntRange(min=1), help="Score N rows drawn at random.", metavar="N")
 @click.option("--seed", type=int, help="The seed of --sample, 0 if absent.")
+@click.option("--task", metavar="I/N", help="Do part I of N of the shards, I from 1 to N, beside other such tasks.")
 @click.option("--restart", is_flag=True, help="Begin anew: remove what batchzs wrote into the output before.")
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -102,6 +103,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     limit: int | None,
     sample: int | None,
     seed: int | None,
+    task: str | None,
     restart: bool,
 ) -> None:
     """Score a job's texts, or what is missing of them.
@@ -112,19 +114,26 @@ def run(  # noqa: PLR0913 - one parameter an option
         raise UsageError("--limit and --sample exclude each other: the first rows, or random ones")
     if seed is not None and sample is None:
         raise UsageError("--seed goes with --sample: how many rows are to be drawn?")
+    if task is not None and restart:
+        raise UsageError("--restart begins the whole run anew and --task does a part of one: restart without --task")
     config = _begin(job, overrides, log_format)
     from batchzs.paths import RunPaths
     from batchzs.plan import Selection
-    from batchzs.prepare import RunContext, RunOptions
+    from batchzs.prepare import RunContext, RunOptions, recorded_tasks
     from batchzs.run import refuse_too_many_bad_rows, run_job
     from batchzs.stopping import StopFlag
     from batchzs.summary import format_summary
+    from batchzs.tasks import parse_task, slurm_task
     from batchzs.test_hook import TestHook
 
-    options = RunOptions(Selection(limit, sample, seed or 0), restart=restart, offline=offline)
+    paths = RunPaths(config.output.path)
+    part = slurm_task(os.environ, recorded_tasks(paths)) if task is None else parse_task(task)
+    if part is not None and restart:
+        raise UsageError("--restart begins the whole run anew and a task does a part of one: restart outside the array")
+    options = RunOptions(Selection(limit, sample, seed or 0), restart=restart, offline=offline, task=part)
     hook = TestHook.from_environment(os.environ)
     stop = StopFlag()
-    context = RunContext(config, RunPaths(config.output.path), options, hook, stop, _progress(log_format))
+    context = RunContext(config, paths, options, hook, stop, _progress(log_format))
     with stop.listening():
         try:
             outcome = run_job(context)
@@ -132,6 +141,9 @@ def run(  # noqa: PLR0913 - one parameter an option
             # With --restart the same command would begin anew once more.
             raise InterruptedRunError(f"{error}{', without --restart' if restart else ''}") from error
     show(format_summary(outcome.summary, outcome.wall_s))
+    if outcome.num_elsewhere:
+        show(f"{'part':<12}{part} is complete; shards of other parts not there yet: {outcome.num_elsewhere:,}")
+        return  # what share is quarantined is judged over everything
     refuse_too_many_bad_rows(outcome.summary)
 
 

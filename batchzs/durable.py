@@ -15,19 +15,21 @@ import fcntl
 import logging
 import os
 import secrets
-from contextlib import contextmanager, suppress
+import time
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
 from batchzs.errors import LockedError, MachineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
 #: So much of a lock file is shown: what batchzs writes there is shorter, and others may have written it.
 _HOLDER_BYTES = 200
+_LOCK_POLL_S = 0.2
 
 
 def make_folders(*folders: Path) -> None:
@@ -138,7 +140,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def hold_lock(path: Path, holder: str) -> Iterator[bool]:
+def hold_lock(path: Path, holder: str, *, shared: bool = False, part: str = "") -> Iterator[bool]:
     """Hold a kernel lock on a file while the block runs; the kernel drops it when the process ends, however it ends.
 
     On a file system that has no locks the run goes on with a warning: shards are published whole and with the same
@@ -147,6 +149,8 @@ def hold_lock(path: Path, holder: str) -> Iterator[bool]:
     Args:
         path: the lock file, made if need be and never removed: a removed one could be locked twice.
         holder: written into the file, for people only.
+        shared: others may hold it in the same way at the same time, and none in the other.
+        part: which part of the output the lock stands for, in the message to who comes second; empty: all of it.
 
     Yields:
         Whether the lock is held; False where there are no locks, and another process may be at work as well.
@@ -162,12 +166,14 @@ def hold_lock(path: Path, holder: str) -> Iterator[bool]:
     with file:
         is_held = True
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as exc:
             if exc.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 file.seek(0)
                 other = file.read(_HOLDER_BYTES).decode("utf-8", errors="replace").strip()
-                raise LockedError(f"{path.parent.parent}: another run holds this output ({other})") from exc
+                raise LockedError(
+                    f"{path.parents[2 if part else 1]}: another run holds {part or 'this output'} ({other})"
+                ) from exc
             is_held = False
             logger.warning(
                 "%s: this file system has no locks (%s): see that only one run writes here", path, exc.strerror
@@ -177,3 +183,25 @@ def hold_lock(path: Path, holder: str) -> Iterator[bool]:
                 file.truncate(0)
                 file.write(f"{holder}\n".encode())
         yield is_held
+
+
+@contextmanager
+def wait_for_lock(path: Path, holder: str, check: Callable[[], None]) -> Iterator[bool]:
+    """Hold a kernel lock as `hold_lock` does, and wait while another process holds it.
+
+    Args:
+        path: the lock file.
+        holder: written into the file, for people only.
+        check: called while waiting; what it raises ends the wait.
+    """
+    while True:
+        check()
+        with ExitStack() as stack:
+            try:
+                is_held = stack.enter_context(hold_lock(path, holder))
+            except LockedError:
+                pass
+            else:
+                yield is_held
+                return
+        time.sleep(_LOCK_POLL_S)

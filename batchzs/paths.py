@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from batchzs.tasks import Task
+
 
 @dataclass(frozen=True, slots=True)
 class RunPaths:
@@ -55,6 +57,24 @@ class RunPaths:
         """The run log; every attempt appends."""
         return self.state / "run.log"
 
+    def task_log(self, task: Task) -> Path:
+        """The log of one part; every attempt appends."""
+        return self.tasks / f"{task.name}.log"
+
+    def task_lock(self, task: Task) -> Path:
+        """The file whose kernel lock keeps a second run of the same part out."""
+        return self.tasks / f"{task.name}.lock"
+
+    @property
+    def plan_lock(self) -> Path:
+        """The file whose kernel lock the first task holds while it settles the run."""
+        return self.tasks / "plan.lock"
+
+    @property
+    def finish_lock(self) -> Path:
+        """The file whose kernel lock a task holds while it finishes the run."""
+        return self.tasks / "finish.lock"
+
     @property
     def attempt(self) -> Path:
         """The number of the last attempt that scored."""
@@ -76,6 +96,11 @@ class RunPaths:
         return self.state / "journal"
 
     @property
+    def tasks(self) -> Path:
+        """The folder of the parts' locks and logs."""
+        return self.state / "tasks"
+
+    @property
     def temporary(self) -> Path:
         """The folder where files are written before they get their name."""
         return self.state / "tmp"
@@ -83,7 +108,7 @@ class RunPaths:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Every folder that files are written into, beside `state` itself."""
-        return (self.scores, self.shard_records, self.journals, self.temporary)
+        return (self.scores, self.shard_records, self.journals, self.temporary, self.tasks)
 
     def shard(self, index: int) -> Path:
         """A shard's Parquet file."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from batchzs.progress import Progress
     from batchzs.records import Resolved
     from batchzs.stopping import StopFlag
+    from batchzs.tasks import Task
     from batchzs.test_hook import TestHook
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class RunOptions:
     selection: Selection
     restart: bool = False
     offline: bool = False
+    task: Task | None = None  # None: the whole run
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], open
         input_digest=inputs.digest,
         num_rows=inputs.num_rows,
         num_shards=len(shards),
+        num_tasks=context.options.task.total if context.options.task else None,
+        first_task_id=context.options.task.first_id if context.options.task else None,
         test_hook=hook.description,
     )
     if context.options.restart:  # as late as this: a job that cannot run costs nobody the results that are there
@@ -286,6 +290,14 @@ def _freeze(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile]) -> 
 def _write_inputs(paths: RunPaths, inputs: InputSet) -> None:
     text = json.dumps(input_set_to_json(inputs), ensure_ascii=False)
     publish_bytes(paths.inputs, text.encode(), paths.temporary)
+
+
+def recorded_tasks(paths: RunPaths) -> tuple[int, int] | None:
+    """How many tasks a run was begun with, and what the scheduler called the first one; None where none is recorded."""
+    record = read_record(paths.run_record, RunRecord)
+    if record is None or record.num_tasks is None:
+        return None
+    return record.num_tasks, record.first_task_id or 0
 
 
 def _read_run_record(paths: RunPaths) -> RunRecord | None:

@@ -81,6 +81,9 @@ class RunRecord(_Record):
     input_digest: str
     num_rows: int
     num_shards: int
+    #: Where a task settled the run: how many tasks there are, and what the scheduler calls the first one.
+    num_tasks: int | None = None
+    first_task_id: int | None = None
     test_hook: dict[str, JsonValue]
 
 

@@ -56,8 +56,12 @@ def shard_provenance(run: PreparedRun, shard: Shard) -> dict[str, JsonValue]:
     }
 
 
-def complete_shards(run: PreparedRun) -> dict[int, ShardRecord]:
+def complete_shards(run: PreparedRun, shards: Sequence[Shard]) -> dict[int, ShardRecord]:
     """Find the shards that are done, by index; what lies in their place otherwise is named and will be replaced.
+
+    Args:
+        run: the run.
+        shards: those of its shards to look at.
 
     Raises:
         OtherJobError: `scores/` holds a file that is not one of this run's shards.
@@ -68,7 +72,7 @@ def complete_shards(run: PreparedRun) -> dict[int, ShardRecord]:
         if path.name not in expected:
             raise OtherJobError(f"{path}: is none of this run's {len(expected)} shards: {_WAYS_OUT}")
     done = {}
-    for shard in run.shards:
+    for shard in shards:
         run.context.stop.check()
         path = run.paths.shard(shard.index)
         if not path.exists():

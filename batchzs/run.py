@@ -10,11 +10,12 @@ import logging
 import os
 import socket
 import time
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from batchzs.durable import hold_lock, make_folders, publish_bytes, refuse_links, remove
+from batchzs.durable import hold_lock, make_folders, publish_bytes, refuse_links, remove, wait_for_lock
 from batchzs.errors import TooManyBadRowsError
 from batchzs.logs import fields, log_to_file
 from batchzs.prepare import prepare_run
@@ -25,7 +26,7 @@ from batchzs.space import compare_space, estimated_bytes
 from batchzs.summary import count_quarantined, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from batchzs.job import JobConfig
     from batchzs.paths import RunPaths
@@ -38,56 +39,126 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: the numbers, and how long this command scored; None where everything was done before."""
+    """How a run ended: the numbers, and how long this command scored; None where everything was done before.
+
+    `num_elsewhere` counts the shards of other tasks that are not there yet; the numbers are then those of this task's.
+    """
 
     summary: Summary
     wall_s: float | None
+    num_elsewhere: int = 0
 
 
 def run_job(context: RunContext) -> Outcome:
-    """Score everything that the job asks for and that is not scored yet.
+    """Score everything that the job asks for, or that this task takes of it, and that is not scored yet.
 
     Raises:
         BatchzsError: of any kind; what is published stays and the same command goes on from it.
     """
-    paths, hook = context.paths, context.hook
+    paths, hook, task = context.paths, context.hook, context.options.task
     started_s = time.monotonic()
     refuse_links(paths.state, *paths.folders)  # before anything is made: not even a folder is, elsewhere
     make_folders(*paths.folders)
-    holder = f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    with hold_lock(paths.lock, holder) as is_alone:
-        log_to_file(paths.log)
+    with _locked(context) as is_alone:
+        log_to_file(paths.log if task is None else paths.task_log(task))
         if hook.is_active:
             logger.warning("TEST HOOK in force: %s; these results are no real ones", hook.description)
-        if is_alone:
+        if is_alone and task is None:
             sweep_temporary_files(paths)
         _warn_of_one_label(context.job)
-        run = prepare_run(context)
-        done = complete_shards(run)
+        run = _prepare(context)
+        shards = run.shards if task is None else task.part_of(run.shards)
+        done = complete_shards(run, shards)
         for index in done:  # a kill between a shard's record and its journal's end leaves the journal
             remove(paths.journal(index))
-        missing = [shard for shard in run.shards if shard.index not in done]
-        _say_what_is_done(run, done, missing)
+        missing = [shard for shard in shards if shard.index not in done]
+        _say_what_is_done(shards, done, missing)
         if missing:
             for path in (paths.success, paths.summary):
                 remove(path)
-            done |= _score_missing(run, done, missing)
+            done |= _score_missing(run, shards, done, missing)
             if not is_alone:  # another run may have written the same shards since, and records with other times
-                done = complete_shards(run)
-        elif paths.success.exists() and paths.summary.exists():
+                done = complete_shards(run, shards)
+        elif task is None and paths.success.exists() and paths.summary.exists():
             return Outcome(_summary(run, done), None)
         hook.reach("run-finished")
-        summary = _summary(run, done)
-        write_record(paths.summary, summary, paths.temporary)
-        publish_bytes(paths.success, b"", paths.temporary)
-        logger.info(
-            "finished: %s rows in %s, %d quarantined",
-            f"{summary.num_rows:,}",
-            paths.scores,
-            summary.num_quarantined,
-            extra=fields("finished", rows=summary.num_rows, quarantined=summary.num_quarantined),
-        )
-        return Outcome(summary, time.monotonic() - started_s)
+        outcome = _finish(run, done)
+        wall_s = time.monotonic() - started_s if missing or task is None else None
+        return replace(outcome, wall_s=wall_s)
+
+
+@contextmanager
+def _locked(context: RunContext) -> Iterator[bool]:
+    """Hold the whole output, or a task's part of it while no whole run holds the output.
+
+    Yields:
+        Whether the lock is held; see `hold_lock`.
+    """
+    paths, task, holder = context.paths, context.options.task, _holder()
+    if task is None:
+        with hold_lock(paths.lock, holder) as is_alone:
+            yield is_alone
+        return
+    part = f"part {task}"
+    with hold_lock(paths.lock, holder, shared=True), hold_lock(paths.task_lock(task), holder, part=part) as is_alone:
+        yield is_alone
+
+
+def _holder() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _prepare(context: RunContext) -> PreparedRun:
+    """Prepare the run; of several tasks that begin it at once one settles it, and the others take that over."""
+    paths, task = context.paths, context.options.task
+    if task is None:
+        return prepare_run(context)
+    logger.info(
+        "this is part %s: every shard whose number, divided by %d, leaves %d", task, task.total, task.number - 1
+    )
+    if not paths.run_record.exists():
+        with wait_for_lock(paths.plan_lock, _holder(), context.stop.check):
+            if not paths.run_record.exists():
+                return prepare_run(context)
+    return prepare_run(context)
+
+
+def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
+    """Write the summary and `_SUCCESS` where every shard is there; whoever completes the last one does so, once."""
+    paths = run.paths
+    if run.context.options.task is None:
+        return Outcome(_write_end(run, done), None)
+    absent = [shard for shard in run.shards if shard.index not in done and not paths.shard(shard.index).exists()]
+    if not absent:
+        with wait_for_lock(paths.finish_lock, _holder(), run.context.stop.check):
+            if paths.success.exists() and paths.summary.exists():
+                return Outcome(_summary(run, done), None)
+            everything = complete_shards(run, run.shards)
+            absent = [shard for shard in run.shards if shard.index not in everything]
+            if not absent:
+                return Outcome(_write_end(run, everything), None)
+    logger.info(
+        "part %s is complete; %d of %d shards are other parts' and not there yet",
+        run.context.options.task,
+        len(absent),
+        len(run.shards),
+        extra=fields("part_finished", shards_absent=len(absent)),
+    )
+    return Outcome(_summary(run, done), None, len(absent))
+
+
+def _write_end(run: PreparedRun, done: dict[int, ShardRecord]) -> Summary:
+    paths, summary = run.paths, _summary(run, done)
+    write_record(paths.summary, summary, paths.temporary)
+    publish_bytes(paths.success, b"", paths.temporary)
+    logger.info(
+        "finished: %s rows in %s, %d quarantined",
+        f"{summary.num_rows:,}",
+        paths.scores,
+        summary.num_quarantined,
+        extra=fields("finished", rows=summary.num_rows, quarantined=summary.num_quarantined),
+    )
+    return summary
 
 
 def refuse_too_many_bad_rows(summary: Summary) -> None:
@@ -105,7 +176,9 @@ def refuse_too_many_bad_rows(summary: Summary) -> None:
         )
 
 
-def _score_missing(run: PreparedRun, done: dict[int, ShardRecord], missing: Sequence[Shard]) -> dict[int, ShardRecord]:
+def _score_missing(
+    run: PreparedRun, shards: Sequence[Shard], done: dict[int, ShardRecord], missing: Sequence[Shard]
+) -> dict[int, ShardRecord]:
     from batchzs.shards import Attempt, ShardPipeline  # Polars and pyarrow, which a finished job does without
 
     hook, progress = run.context.hook, run.context.progress
@@ -125,7 +198,7 @@ def _score_missing(run: PreparedRun, done: dict[int, ShardRecord], missing: Sequ
         run.opened.checkpoint.directory,
         extra=fields("scoring_started", attempt=attempt.number, device=placement.device, **resolved.model_dump()),
     )
-    num_rows = sum(shard.num_rows for shard in run.shards)
+    num_rows = sum(shard.num_rows for shard in shards)
     progress.start(num_rows, num_rows - sum(shard.num_rows for shard in missing))
     progress.quarantine(sum(count_quarantined(record.statuses) for record in done.values()))
     try:
@@ -148,7 +221,7 @@ def _compare_space(run: PreparedRun, missing: Sequence[Shard]) -> None:
     compare_space(run.paths.output, estimated_bytes(run.job, num_rows, round(input_bytes * share)))
 
 
-def _say_what_is_done(run: PreparedRun, done: dict[int, ShardRecord], missing: Sequence[Shard]) -> None:
+def _say_what_is_done(shards: Sequence[Shard], done: dict[int, ShardRecord], missing: Sequence[Shard]) -> None:
     if not done:
         return
     extra = fields("resuming", shards_done=len(done), shards_missing=len(missing))
@@ -156,7 +229,7 @@ def _say_what_is_done(run: PreparedRun, done: dict[int, ShardRecord], missing: S
         logger.info(
             "going on: %d of %d shards are complete (%s), scoring the other %d (%s)",
             len(done),
-            len(run.shards),
+            len(shards),
             describe_indices(sorted(done)),
             len(missing),
             describe_indices([shard.index for shard in missing]),

@@ -96,7 +96,7 @@ def output(tmp_path: Path, job: JobConfig) -> Output:
 
 def test_complete_shards_are_done_with_their_records(output: Output) -> None:
     """A finished run finds everything done."""
-    assert complete_shards(output.run) == {
+    assert complete_shards(output.run, output.run.shards) == {
         index: read_record(output.run.paths.shard_record(index), ShardRecord) for index in range(2)
     }
 
@@ -104,7 +104,7 @@ def test_complete_shards_are_done_with_their_records(output: Output) -> None:
 def test_a_shard_that_is_not_there_is_not_done_whatever_its_record_says(output: Output) -> None:
     """Progress is derived from shards and not the other way round."""
     output.shard(0).unlink()
-    assert list(complete_shards(output.run)) == [1]
+    assert list(complete_shards(output.run, output.run.shards)) == [1]
 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "zeros", "another format"])
@@ -120,7 +120,7 @@ def test_a_damaged_shard_is_named_and_scored_again(
         ]
     )
     with caplog.at_level("WARNING", logger="batchzs"):
-        assert list(complete_shards(output.run)) == [0]
+        assert list(complete_shards(output.run, output.run.shards)) == [0]
     assert f"{path}: is no whole Parquet file: scoring this shard again" in caplog.text
 
 
@@ -139,7 +139,7 @@ def test_a_shard_of_another_run_or_place_is_scored_again(
     """Case R5: old results under the right name are not reused."""
     output.write(1, **change)
     with caplog.at_level("WARNING", logger="batchzs"):
-        assert list(complete_shards(output.run)) == [0]
+        assert list(complete_shards(output.run, output.run.shards)) == [0]
     assert message in caplog.text
 
 
@@ -147,7 +147,7 @@ def test_a_shard_with_too_few_rows_is_scored_again(output: Output, caplog: pytes
     """The footer's own count, whatever the metadata promises."""
     output.write(1, rows_written=2)
     with caplog.at_level("WARNING", logger="batchzs"):
-        assert list(complete_shards(output.run)) == [0]
+        assert list(complete_shards(output.run, output.run.shards)) == [0]
     assert "has 2 rows, expected 3" in caplog.text
 
 
@@ -160,7 +160,7 @@ def test_a_shard_whose_size_is_not_its_records_is_scored_again(
     changed = record.model_copy(update={"size_bytes": record.size_bytes + 1})
     write_record(output.run.paths.shard_record(1), changed, output.run.paths.temporary)
     with caplog.at_level("WARNING", logger="batchzs"):
-        assert list(complete_shards(output.run)) == [0]
+        assert list(complete_shards(output.run, output.run.shards)) == [0]
     assert f"has {record.size_bytes} bytes, its record says {record.size_bytes + 1}" in caplog.text
 
 
@@ -173,7 +173,7 @@ def test_a_lost_record_is_made_again_from_the_shard(output: Output, content: byt
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    record = complete_shards(output.run)[1]
+    record = complete_shards(output.run, output.run.shards)[1]
     assert record == read_record(path, ShardRecord)
     assert (record.index, record.first_row, record.num_rows, record.size_bytes, record.sha256) == (
         1,
@@ -200,7 +200,7 @@ def test_a_strange_file_among_the_shards_is_refused(output: Output, name: str, m
     path = output.run.paths.scores / name
     path.write_bytes(b"")
     with pytest.raises(OtherJobError) as caught:
-        complete_shards(output.run)
+        complete_shards(output.run, output.run.shards)
     assert str(caught.value).startswith(f"{path}: {message}")
     assert path.exists()
 
@@ -222,7 +222,7 @@ def test_a_new_run_does_not_begin_among_anothers_shards(output: Output) -> None:
 def test_a_hidden_file_among_the_shards_is_passed_over(output: Output) -> None:
     """NFS makes such names for files that a reader holds; Parquet readers pass over them too."""
     (output.run.paths.scores / ".nfs0001").write_bytes(b"")
-    assert complete_shards(output.run).keys() == {0, 1}
+    assert complete_shards(output.run, output.run.shards).keys() == {0, 1}
 
 
 def test_removing_refuses_what_batchzs_did_not_write(output: Output) -> None:
@@ -262,7 +262,7 @@ def test_a_strange_file_keeps_a_run_from_being_removed(output: Output) -> None:
 def complete_shards_without(output: Output, stranger: Path) -> dict[int, ShardRecord]:
     """What is done once a stranger is gone."""
     stranger.unlink()
-    return complete_shards(output.run)
+    return complete_shards(output.run, output.run.shards)
 
 
 def test_half_written_files_of_killed_runs_are_swept(output: Output, caplog: pytest.LogCaptureFixture) -> None:
@@ -273,7 +273,7 @@ def test_half_written_files_of_killed_runs_are_swept(output: Output, caplog: pyt
         sweep_temporary_files(output.run.paths)
     assert list(output.run.paths.temporary.iterdir()) == []
     assert f"removed {leftover.name}" in caplog.text
-    assert len(complete_shards(output.run)) == 2
+    assert len(complete_shards(output.run, output.run.shards)) == 2
 
 
 def test_a_shards_footer_says_what_made_it_and_no_more(output: Output) -> None:
