@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import click
 
 from batchzs import __version__
-from batchzs.cli_outputs import bad, verify
+from batchzs.cli_outputs import bad, status, verify
 from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, UsageError
 from batchzs.logs import SEVERAL_LINES, flush_standard_streams, log_to_stream, open_standard_streams
 from batchzs.printing import show
@@ -53,6 +53,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
+batchzs.add_command(status)
 batchzs.add_command(verify)
 batchzs.add_command(bad)
 

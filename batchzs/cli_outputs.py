@@ -1,4 +1,4 @@
-"""The commands that look at an output: `verify` and `bad`.
+"""The commands that look at an output: `status`, `verify` and `bad`.
 
 They read, and neither lock nor write. As in `cli`, a command reads its arguments, calls the library and shows what it
 returns, here too through `printing` alone, and imports heavy libraries inside. What comes from files is escaped, so
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -137,3 +138,38 @@ def _bad_ending(quarantine: Quarantine, counts: Counter[str]) -> Iterator[str]:
         yield f"{quarantine.num_missing:,} of {num_shards:,} shard(s) are not there yet: their rows are not listed"
     for name, why in quarantine.unread.items():
         yield escaped(f"texts of {name} are not shown: {why}")
+
+
+@click.command(
+    epilog="""\b
+Example:
+  batchzs status jobs/news.yaml
+  batchzs status out/news --watch 10
+"""
+)
+@click.argument("job_or_output", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--watch", type=click.IntRange(min=1), metavar="S", help="Again every S seconds, until it is finished.")
+def status(*, job_or_output: Path, as_json: bool, watch: int | None) -> None:
+    """Say how far a job is: rows done, speed, who is at work, what stopped it.
+
+    From the state alone, at once, while it runs or after it died; of a whole run or of its tasks.
+    """
+    log_to_stream(sys.stderr, "plain")
+    from batchzs.escape import escaped, json_line
+    from batchzs.paths import RunPaths
+    from batchzs.status import format_status, read_status
+
+    output = job_or_output
+    if job_or_output.is_file():
+        from batchzs.job import load_job
+
+        output = load_job(job_or_output).output.path
+    while True:
+        found = read_status(RunPaths(output.absolute()))
+        lines = [json_line(asdict(found))] if as_json else [escaped(line) for line in format_status(found)]
+        if not show_lines(lines) or watch is None or found.is_finished:
+            return
+        time.sleep(watch)
+        if not as_json:
+            show("")

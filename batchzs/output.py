@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 METADATA_KEY = b"batchzs"
 EMPTY = "empty"
 NON_FINITE = "non_finite"
-#: Statuses of rows that are no damage: everything else is quarantine.
-SOUND_STATUSES = ("ok", EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

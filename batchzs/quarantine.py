@@ -18,8 +18,9 @@ from batchzs.finished import input_file_now
 from batchzs.inputs.raw import read_raw_records
 from batchzs.inputs.read import read_rows
 from batchzs.inputs.rows import InputSet, RowSpan
-from batchzs.output import NON_FINITE, SOUND_STATUSES
+from batchzs.output import NON_FINITE
 from batchzs.prepare import read_spec
+from batchzs.records import SOUND_STATUSES
 from batchzs.verify_shard import BROKEN
 
 if TYPE_CHECKING:

@@ -14,10 +14,23 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from batchzs.durable import publish_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 #: Raised when a record's meaning changes, so that an older batchzs does not misread a newer run.
 FORMAT_VERSION = 1
+
+#: Statuses of rows that are no damage: everything else is quarantine.
+SOUND_STATUSES = ("ok", "empty")
+
+
+def count_quarantined(statuses: Mapping[str, int]) -> int:
+    """Count the rows that are neither scored nor empty.
+
+    >>> count_quarantined({"ok": 5, "empty": 2, "bad_record": 3, "non_finite": 1})
+    4
+    """
+    return sum(count for status, count in statuses.items() if status not in SOUND_STATUSES)
 
 
 class _Record(BaseModel):

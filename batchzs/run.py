@@ -19,11 +19,11 @@ from batchzs.durable import hold_lock, make_folders, publish_bytes, refuse_links
 from batchzs.errors import TooManyBadRowsError
 from batchzs.logs import fields, log_to_file
 from batchzs.prepare import prepare_run
-from batchzs.records import ShardRecord, write_record
+from batchzs.records import ShardRecord, count_quarantined, write_record
 from batchzs.resources import adopt, load_pair_model, place
 from batchzs.resume import complete_shards, describe_indices, sweep_temporary_files
 from batchzs.space import compare_space, estimated_bytes
-from batchzs.summary import count_quarantined, summarise
+from batchzs.summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

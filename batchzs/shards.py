@@ -28,10 +28,9 @@ from batchzs.inputs.read import read_rows
 from batchzs.journal import ShardJournal
 from batchzs.logs import fields
 from batchzs.output import label_shard, write_shard
-from batchzs.records import ShardRecord, SplitRecord, write_record
+from batchzs.records import ShardRecord, SplitRecord, count_quarantined, write_record
 from batchzs.resources import engine_settings
 from batchzs.resume import shard_provenance
-from batchzs.summary import count_quarantined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

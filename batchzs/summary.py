@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from batchzs.output import SOUND_STATUSES
 from batchzs.progress import format_duration
-from batchzs.records import Summary
+from batchzs.records import SOUND_STATUSES, Summary, count_quarantined
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from batchzs.job import JobConfig
     from batchzs.paths import RunPaths
     from batchzs.records import RunRecord, ShardRecord
 
 _SHOWN_LABELS = 20
-
-
-def count_quarantined(statuses: Mapping[str, int]) -> int:
-    """Count the rows that are neither scored nor empty.
-
-    >>> count_quarantined({"ok": 5, "empty": 2, "bad_record": 3, "non_finite": 1})
-    4
-    """
-    return sum(count for status, count in statuses.items() if status not in SOUND_STATUSES)
 
 
 def summarise(job: JobConfig, paths: RunPaths, run: RunRecord, shards: Sequence[ShardRecord]) -> Summary:
