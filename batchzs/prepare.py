@@ -164,7 +164,7 @@ def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], open
     resolved = resolve(job, placement, hook)
     inputs = _freeze(context, spec, found)
     _refuse_taken_names(job, inputs)
-    loaded = load_pair_model(opened, placement, resolved, hook)
+    loaded = load_pair_model(opened, placement, resolved, hook, context.stop.check)
     context.stop.check()
     resolved = settle_batch_tokens(job, resolved, loaded)
     model = opened.record(loaded.model.num_classes)

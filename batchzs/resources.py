@@ -20,6 +20,8 @@ from batchzs.records import Resolved
 from batchzs.scoring import CloseCalls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from batchzs.engine import PairModel
     from batchzs.job import JobConfig
     from batchzs.models.classes import ClassIndices
@@ -195,8 +197,14 @@ class LoadedPairModel:
     fitting_tokens: float  # what free memory holds
 
 
-def load_pair_model(opened: OpenedModel, placement: Placement, resolved: Resolved, hook: TestHook) -> LoadedPairModel:
-    """Load the model onto its device, and try it there.
+def load_pair_model(
+    opened: OpenedModel,
+    placement: Placement,
+    resolved: Resolved,
+    hook: TestHook,
+    on_step: Callable[[], None] = lambda: None,
+) -> LoadedPairModel:
+    """Load the model onto its device, and try it there; `on_step` is called now and then, and may end that.
 
     Raises:
         ModelError: the weights are damaged or incomplete.
@@ -213,8 +221,9 @@ def load_pair_model(opened: OpenedModel, placement: Placement, resolved: Resolve
     torch.set_num_threads(resolved.threads)
     checkpoint, tokenizer = opened.checkpoint, opened.tokenizer
     model = LoadedModel(checkpoint, placement.device, resolved.precision)
+    on_step()
     pairs = (tokenizer.layout, checkpoint.vocab_size, checkpoint.max_length)
-    tokens_per_s = model.check(probe_pairs(*pairs))
+    tokens_per_s = model.check(probe_pairs(*pairs), on_step)
     if placement.kind == "cpu":
         return LoadedPairModel(model, tokens_per_s, math.inf)
     # What a few pairs take a GPU says nothing of its pace: the large probe does, which memory is measured with as well.

@@ -186,7 +186,7 @@ def _score_missing(
     _compare_space(run, missing)
     placement = place(run.job, hook)
     resolved = adopt(run.job, run.record.resolved, placement)
-    model = run.loaded or load_pair_model(run.opened, placement, resolved, hook).model
+    model = run.loaded or load_pair_model(run.opened, placement, resolved, hook, run.context.stop.check).model
     attempt = Attempt(_next_attempt(run.paths), placement, resolved)
     logger.info(
         "attempt %d: scoring in %s on %s, workers: %d, batch tokens: %s, model %s",

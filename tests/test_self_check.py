@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from batchzs.errors import InterruptedRunError
 from batchzs.models import loaded as loaded_module
 from batchzs.models.checkpoint import read_checkpoint
 from batchzs.models.loaded import LoadedModel
@@ -93,3 +94,19 @@ def test_a_wrong_network_is_replaced_loudly(
     reference: Any = ReferenceBert(load_weights(checkpoint), checkpoint.encoder, "cpu")
     for forward in (model.forward, model.forward_exact):
         assert np.array_equal(forward(PROBES), reference.forward(PROBES))
+
+
+def test_a_stop_is_heard_between_forwards(tmp_path: Path) -> None:
+    """Each of them may take seconds on a slow machine with a large model."""
+    model = LoadedModel(read_checkpoint(write_checkpoint(odd_folder(tmp_path))), "cpu", "fp32")
+    num_left = 2
+
+    def stop() -> None:
+        nonlocal num_left
+        num_left -= 1
+        if num_left == 0:
+            raise InterruptedRunError("stopped by SIGTERM")
+
+    with pytest.raises(InterruptedRunError):
+        model.check(PROBES, stop)
+    assert model.path == "packed"

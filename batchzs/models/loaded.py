@@ -92,19 +92,26 @@ class LoadedModel:
         if self._device != "cpu":
             torch.cuda.empty_cache()
 
-    def check(self, probes: PackedPairs) -> float:
+    def check(self, probes: PackedPairs, on_step: Callable[[], None] = lambda: None) -> float:
         """Try the network against the plain one in fp32; keep the plain one, loudly, where they disagree.
+
+        Args:
+            probes: pairs to try it on.
+            on_step: called between the forwards; what it raises ends the trial.
 
         Returns:
             Real tokens a second of one worker, as the probes showed it.
         """
         self.forward(probes)  # the first call prepares what later ones find ready: it says nothing of the speed
+        on_step()
         started_s = time.monotonic()
         logits = self.forward(probes)
         tokens_per_s = probes.num_tokens / max(time.monotonic() - started_s, 1e-6)
+        on_step()
         if self.path == "padded" and self._precision == "fp32":
             return tokens_per_s  # this is the plain one
         plain = self._plain()
+        on_step()
         difference = largest_difference(logits, plain.forward(probes))
         if difference <= TOLERANCES[self._precision]:
             return tokens_per_s

@@ -98,18 +98,16 @@ def test_a_signal_while_the_model_loads(standard: Workshop) -> None:
 
 
 def write_large_checkpoint(small: Path, folder: Path) -> None:
-    """Write a checkpoint of 400 MB: the small one with wide feed-forward layers."""
+    """Write a checkpoint of 400 MB: the small one with a vocabulary of millions."""
     import torch
 
-    width = 1_500_000
     shutil.copytree(small, folder)
     config = json.loads((folder / "config.json").read_bytes())
-    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": width}), encoding="utf-8")
+    num_words = 10**8 // config["hidden_size"]
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": num_words}), encoding="utf-8")
     state = torch.load(folder / "pytorch_model.bin", weights_only=True)
-    old = config["intermediate_size"]
-    for key, values in state.items():
-        if old in values.shape:
-            state[key] = torch.zeros([width if length == old else length for length in values.shape])
+    (key,) = [key for key in state if key.endswith("word_embeddings.weight")]
+    state[key] = torch.zeros([num_words, config["hidden_size"]])
     torch.save(state, folder / "pytorch_model.bin")
 
 
