@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
-from batchzs.models.allocator import give_back_freed_memory
 from batchzs.models.checkpoint import EncoderConfig
 from batchzs.models.packed_bert import PackedBert
 from batchzs.models.reference_bert import ReferenceBert
@@ -90,9 +89,7 @@ class LoadedModel:
 
     def release_memory(self) -> None:
         """Give cached blocks back to the device after running out of memory."""
-        if self._device == "cpu":
-            give_back_freed_memory()
-        else:
+        if self._device != "cpu":
             torch.cuda.empty_cache()
 
     def check(self, probes: PackedPairs, on_step: Callable[[], None] = lambda: None) -> float:
