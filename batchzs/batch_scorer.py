@@ -13,8 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from concurrent.futures import TimeoutError as NotDoneYetError
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ import numpy as np
 from batchzs.batching import BatchPlan, TokenBudget, plan_batches
 from batchzs.errors import MachineError
 from batchzs.models.memory import is_out_of_memory
+from batchzs.waiting import result_of, wait_for_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     Forward = Callable[[PackedPairs], np.ndarray]
 
 logger = logging.getLogger(__name__)
-
-#: How often a waiting run looks whether it was told to stop.
-POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +102,7 @@ class BatchScorer:
                 self._is_ending.set()
                 for _, future in waiting:
                     future.cancel()
-                # In steps, between which a second signal is heard: Polars has SIGINT restart the wait that it breaks.
-                while wait([future for _, future in waiting], timeout=POLL_S).not_done:
-                    pass
+                wait_for_all([future for _, future in waiting])
 
     @contextmanager
     def _pool(self) -> Iterator[ThreadPoolExecutor]:
@@ -117,14 +112,9 @@ class BatchScorer:
 
     def _next(self, waiting: deque[tuple[slice, Future[np.ndarray]]]) -> tuple[slice, np.ndarray]:
         batch, future = waiting[0]
-        while True:
-            try:
-                values = future.result(timeout=POLL_S)
-            except NotDoneYetError:
-                self._on_wait()
-            else:
-                waiting.popleft()
-                return batch, values
+        values = result_of(future, self._on_wait)
+        waiting.popleft()
+        return batch, values
 
     def _score_batch(self, assembler: PairAssembler, plan: BatchPlan, batch: slice, forward: Forward) -> np.ndarray:
         """Score one planned batch, in smaller pieces where it does not fit; runs in a worker."""

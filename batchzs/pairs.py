@@ -121,11 +121,29 @@ class PackedPairs:
         """Real tokens over all pairs."""
         return len(self.input_ids)
 
+    def padded(self, pad_id: int = 0) -> PaddedPairs:
+        """The same pairs filled up with `pad_id`, of token type 0, for networks that take rectangles."""
+        mask = np.arange(int(self.lengths.max())) < self.lengths[:, None]
+        input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
+        token_type_ids = np.zeros(mask.shape, dtype=np.int64)
+        input_ids[mask] = self.input_ids
+        token_type_ids[mask] = self.token_type_ids
+        return PaddedPairs(input_ids, token_type_ids, mask)
+
     @property
     def shape(self) -> str:
         """The batch's shape for a log line."""
         longest = int(self.lengths.max()) if len(self.lengths) else 0
         return f"{len(self.lengths)} pairs x {longest} tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedPairs:
+    """A batch of pairs filled up to the longest: (pairs, longest), ids and types int64, mask bool."""
+
+    input_ids: np.ndarray
+    token_type_ids: np.ndarray
+    mask: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,11 @@ import socket
 import threading
 import time
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from concurrent.futures import TimeoutError as NotDoneYetError
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from batchzs.durable import publish, remove
 from batchzs.engine import Engine
@@ -31,6 +30,7 @@ from batchzs.output import label_shard, write_shard
 from batchzs.records import ShardRecord, SplitRecord, count_quarantined, write_record
 from batchzs.resources import engine_settings
 from batchzs.resume import shard_provenance
+from batchzs.waiting import result_of, wait_for_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How often a waiting run looks whether it was told to stop.
-POLL_S = 0.2
 _Result = TypeVar("_Result")
 
 
@@ -132,10 +130,7 @@ class ShardPipeline:
                 return records | self._collect()
             finally:
                 self._is_ending.set()
-                # In steps, between which a second signal is heard: Polars has SIGINT restart the wait that it breaks.
-                pending: list[Future[Any]] = [reading, *([self._publishing] if self._publishing else [])]
-                while wait(pending, timeout=POLL_S).not_done:
-                    pass
+                wait_for_all([reading, *([self._publishing] if self._publishing else [])])
 
     def _read(self, shard: Shard) -> _Ready:
         """Read, tokenise and plan a shard; runs in a thread of its own."""
@@ -164,11 +159,7 @@ class ShardPipeline:
             self._publishing.result()  # a full disk ends the run now, and not after another shard
 
     def _wait_for(self, future: Future[_Result]) -> _Result:
-        while True:
-            try:
-                return future.result(timeout=POLL_S)
-            except NotDoneYetError:
-                self._on_batch(0.0, 0)
+        return result_of(future, lambda: self._on_batch(0.0, 0))
 
     def _collect(self) -> dict[int, ShardRecord]:
         """The record of the shard that was last on its way to the disk, once it is there."""

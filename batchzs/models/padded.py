@@ -81,16 +81,13 @@ class PaddedNetwork:
         Raises:
             RuntimeError: torch ran out of memory, among other things of torch's.
         """
-        mask = np.arange(int(pairs.lengths.max())) < pairs.lengths[:, None]
-        input_ids = np.full(mask.shape, self._sizes.pad_id, dtype=np.int64)
-        input_ids[mask] = pairs.input_ids
-        inputs = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64)}
+        padded = pairs.padded(self._sizes.pad_id)
+        inputs = {"input_ids": padded.input_ids, "attention_mask": padded.mask.astype(np.int64)}
         # Without token types in its layout a pair has zeros, which is what a network takes where it is given none.
         if pairs.token_type_ids.max(initial=0) < (self._sizes.num_token_types or 0):
-            inputs["token_type_ids"] = np.zeros(mask.shape, dtype=np.int64)
-            inputs["token_type_ids"][mask] = pairs.token_type_ids
-        logits = np.empty((len(mask), self.num_classes), dtype=np.float32)
-        for rows in self._groups(input_ids, mask):
+            inputs["token_type_ids"] = padded.token_type_ids
+        logits = np.empty((len(pairs.lengths), self.num_classes), dtype=np.float32)
+        for rows in self._groups(padded.input_ids, padded.mask):
             logits[rows] = self._forward({name: values[rows] for name, values in inputs.items()})
         return logits
 

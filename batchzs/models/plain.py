@@ -97,16 +97,12 @@ class PlainModel:
 
     def forward(self, pairs: PackedPairs) -> np.ndarray:
         """(pairs, classes) float32 logits; see `batchzs.engine.PairModel`."""
-        mask = np.arange(int(pairs.lengths.max())) < pairs.lengths[:, None]
-        input_ids = np.zeros(mask.shape, dtype=np.int64)
-        token_type_ids = np.zeros(mask.shape, dtype=np.int64)
-        input_ids[mask] = pairs.input_ids
-        token_type_ids[mask] = pairs.token_type_ids
+        padded = pairs.padded()
         with torch.inference_mode():
             logits = self._network(
-                input_ids=torch.from_numpy(input_ids),
-                token_type_ids=torch.from_numpy(token_type_ids),
-                attention_mask=torch.from_numpy(mask.astype(np.int64)),
+                input_ids=torch.from_numpy(padded.input_ids),
+                token_type_ids=torch.from_numpy(padded.token_type_ids),
+                attention_mask=torch.from_numpy(padded.mask.astype(np.int64)),
             ).logits
         return np.asarray(logits.numpy())
 

@@ -36,15 +36,10 @@ class ReferenceBert:
 
     def forward(self, pairs: PackedPairs) -> np.ndarray:
         """(pairs, classes) float32 logits, in the order of `pairs`."""
-        mask = np.arange(int(pairs.lengths.max())) < pairs.lengths[:, None]
-        input_ids = np.zeros(mask.shape, dtype=np.int64)
-        token_type_ids = np.zeros(mask.shape, dtype=np.int64)
-        input_ids[mask] = pairs.input_ids
-        token_type_ids[mask] = pairs.token_type_ids
+        padded = pairs.padded()
+        arrays = (padded.input_ids, padded.token_type_ids, padded.mask)
         with torch.inference_mode():
-            logits = self._forward(
-                *(torch.from_numpy(array).to(self._device) for array in (input_ids, token_type_ids, mask))
-            )
+            logits = self._forward(*(torch.from_numpy(array).to(self._device) for array in arrays))
             return np.asarray(logits.cpu().numpy())
 
     def _forward(self, input_ids: torch.Tensor, token_type_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
