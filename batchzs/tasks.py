@@ -56,6 +56,17 @@ class Task:
         return f"{self.number}/{self.total}"
 
 
+def task_named(name: str) -> Task | None:
+    """Read a part's name in file names; None where it is none.
+
+    >>> task_named("task-03-of-16") == Task(3, 16), task_named("task-17-of-16"), task_named("task-1")
+    (True, None, None)
+    """
+    found = re.fullmatch(r"task-([0-9]+)-of-([0-9]+)", name, re.ASCII)
+    task = Task(int(found[1]), int(found[2])) if found and int(found[2]) else None
+    return task if task is not None and 1 <= task.number <= task.total else None
+
+
 def parse_task(text: str) -> Task:
     """Read `--task`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import time
@@ -59,8 +60,38 @@ def test_tasks_at_work(standard: Workshop) -> None:
         ("task-1-of-2", True),
         ("task-2-of-2", True),
     ]
+    part = status["workers"][0]["progress"]
+    assert (part["num_shards"], status["num_shards"]) == (4, 8)
+    assert "task-1-of-2  " in standard.run("status", standard.output, hook=None).stdout
     for one in tasks:
         assert one.end().code == 0
+
+
+def test_what_each_task_has_done(standard: Workshop) -> None:
+    """A complete part is counted, one that stopped is shown with what it has done and why it stopped."""
+    assert standard.run("run", standard.standard_job, "--task", "1/2").code == 0
+    stopped = standard.start("run", standard.standard_job, "--task", "2/2", hook={"stand_in": True, "delay_s": 0.3})
+    stopped.wait_until(lambda: len(standard.shards()) > 4)
+    stopped.send(signal.SIGTERM)
+    assert stopped.end().code == 75
+    lines = standard.run("status", standard.standard_job, hook=None).stdout.splitlines()
+    assert "tasks       1 of the 2 that were started are complete" in lines
+    (part,) = [line for line in lines if line.startswith("task-2-of-2")]
+    assert re.match(r"task-2-of-2  [1-3] of 4 shards, [2-6]0 rows, [0-9,]+ tokens/s; .*stopped by SIGTERM", part), part
+
+
+def test_rows_of_a_shard_under_way_are_counted(standard: Workshop) -> None:
+    """A shard may take hours on a slow machine, and what its journal keeps is work done."""
+    settings = ("output.shard_rows=150", "engine.checkpoint_seconds=1", "engine.max_batch_tokens=64")
+    options = [f"--set={setting}" for setting in settings]
+    running = standard.start("run", standard.standard_job, *options, hook={"stand_in": True, "delay_s": 0.2})
+    running.wait_until(lambda: any(path.stat().st_size > 200 for path in standard.output.glob("state/journal/*")))
+    running.send(signal.SIGKILL)
+    running.end()
+    status = json.loads(standard.run("status", standard.output, "--json", hook=None).stdout)
+    assert 0 < status["num_rows_journalled"] < 150 == status["num_rows"]
+    assert status["num_rows_done"] == 0
+    assert "more rows are scored and kept" in standard.run("status", standard.output, hook=None).stdout
 
 
 def test_it_answers_at_once(done: Workshop) -> None:
