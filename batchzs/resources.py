@@ -215,10 +215,13 @@ def load_pair_model(
         return LoadedPairModel(StandInModel(hook), math.inf, math.inf)
     import torch
 
+    from batchzs.models.allocator import keep_freed_memory
     from batchzs.models.loaded import LoadedModel
     from batchzs.models.self_check import probe_pairs
 
     torch.set_num_threads(resolved.threads)
+    if placement.kind == "cpu":
+        keep_freed_memory()
     checkpoint, tokenizer = opened.checkpoint, opened.tokenizer
     model = LoadedModel(checkpoint, placement.device, resolved.precision)
     on_step()

@@ -90,11 +90,13 @@ from pathlib import Path
 from batchzs.engine import Engine, EngineSettings
 from batchzs.models.checkpoint import read_checkpoint
 from batchzs.models.device import choose_precision, granted_cpus
+from batchzs.models.allocator import keep_freed_memory
 from batchzs.models.loaded import LoadedModel
 from batchzs.models.tokenizer import load_tokenizer
 import torch
 task = json.loads(sys.stdin.readline())
 torch.set_num_threads(1)
+keep_freed_memory()
 checkpoint = read_checkpoint(Path(task["model"]))
 precision = choose_precision("auto", "cpu")[0]
 model = LoadedModel(checkpoint, "cpu", precision)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
+from batchzs.models.allocator import give_back_freed_memory
 from batchzs.models.checkpoint import EncoderConfig
 from batchzs.models.packed_bert import PackedBert
 from batchzs.models.reference_bert import ReferenceBert
@@ -89,7 +90,9 @@ class LoadedModel:
 
     def release_memory(self) -> None:
         """Give cached blocks back to the device after running out of memory."""
-        if self._device != "cpu":
+        if self._device == "cpu":
+            give_back_freed_memory()
+        else:
             torch.cuda.empty_cache()
 
     def check(self, probes: PackedPairs, on_step: Callable[[], None] = lambda: None) -> float:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 #: Address space above what a run with small batches takes. A planned batch's intermediate layer alone takes more.
 HEADROOM_BYTES = 100 * 2**20
 SMALL_BATCH_TOKENS = 64
-BATCH_TOKENS = 2048
-#: A token takes 512 kB in the intermediate layer, a planned batch 1 GB, and as much again for its GELU.
+BATCH_TOKENS = 4096
+#: A token takes 512 kB in the intermediate layer, a planned batch 2 GB, and as much again for its GELU.
 INTERMEDIATE_SIZE = 131_072
 NUM_ROWS = 60
 
