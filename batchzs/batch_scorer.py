@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from batchzs.batching import BatchPlan, TokenBudget, plan_batches
-from batchzs.errors import MachineError
+from batchzs.errors import InterruptedRunError, MachineError
 from batchzs.models.memory import is_out_of_memory
 from batchzs.waiting import result_of, wait_for_all
 
@@ -42,6 +44,34 @@ class Split:
     shape: str
     batch_tokens: int
     limit_tokens: int
+
+
+class BatchGate(Protocol):
+    """Whether there is time for another batch; see `batchzs.pace`."""
+
+    def before(self) -> None:
+        """Do nothing, or raise InterruptedRunError: no other batch begins, and those under way are still handed on."""
+
+    def after(self, seconds: float) -> None:
+        """Count a batch that took so long; called by a worker."""
+
+
+class OpenGate:
+    """Lets every batch begin."""
+
+    def before(self) -> None:
+        """Do nothing."""
+
+    def after(self, seconds: float) -> None:
+        """Count nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchGates:
+    """What is asked whether there is time for another batch: in the run's precision, and in fp32."""
+
+    usual: BatchGate = field(default_factory=OpenGate)
+    exact: BatchGate = field(default_factory=OpenGate)
 
 
 class BatchScorer:
@@ -70,7 +100,12 @@ class BatchScorer:
         self.splits: list[Split] = []
 
     def score(
-        self, assembler: PairAssembler, plan: BatchPlan, batches: Sequence[slice], forward: Forward
+        self,
+        assembler: PairAssembler,
+        plan: BatchPlan,
+        batches: Sequence[slice],
+        forward: Forward,
+        gate: BatchGate | None = None,
     ) -> Generator[tuple[slice, np.ndarray]]:
         """Score batches of a plan.
 
@@ -79,25 +114,37 @@ class BatchScorer:
             plan: says which pairs.
             batches: those of the plan's batches that are wanted.
             forward: one of the model's forwards.
+            gate: asked before each batch; None: every one begins.
 
         Yields:
             Each batch with its (pairs, classes) logits, in the order asked for.
 
         Raises:
             MachineError: not even one pair fits into memory.
+            InterruptedRunError: the gate's, after the batches that were under way.
         """
+        gate = gate or OpenGate()
         # One batch more than there are workers, so that none waits for the caller; with one worker the caller's work
         # is short, and doing things strictly in turn is easier to follow.
         num_ahead = self._num_workers + (self._num_workers > 1)
         waiting: deque[tuple[slice, Future[np.ndarray]]] = deque()
         with self._pool() as pool:
             try:
+                end: InterruptedRunError | None = None
                 for batch in batches:
-                    waiting.append((batch, pool.submit(self._score_batch, assembler, plan, batch, forward)))
+                    try:
+                        gate.before()
+                    except InterruptedRunError as error:
+                        end = error
+                        break
+                    score = partial(self._score_batch, assembler, plan, batch, forward)
+                    waiting.append((batch, pool.submit(_timed, score, gate)))
                     if len(waiting) >= num_ahead:
                         yield self._next(waiting)
                 while waiting:
                     yield self._next(waiting)
+                if end is not None:
+                    raise end
             finally:
                 self._is_ending.set()
                 for _, future in waiting:
@@ -161,6 +208,13 @@ class BatchScorer:
             batch_tokens,
             split.limit_tokens,
         )
+
+
+def _timed(score: Callable[[], np.ndarray], gate: BatchGate) -> np.ndarray:
+    started_s = time.monotonic()
+    values = score()
+    gate.after(time.monotonic() - started_s)
+    return values
 
 
 def _try_forward(forward: Forward, pairs: PackedPairs) -> np.ndarray | None:

@@ -16,8 +16,9 @@ import click
 from batchzs import __version__
 from batchzs.cli_outputs import bad, status, verify
 from batchzs.cli_run import fetch, run
-from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, UsageError
+from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, TimeLimitError, UsageError
 from batchzs.logs import SEVERAL_LINES, flush_standard_streams, log_to_stream, open_standard_streams
+from batchzs.requeue import requeue
 
 EXIT_CODES = """\b
 Exit codes:
@@ -31,7 +32,7 @@ Exit codes:
   7   another run holds this output
   8   the machine is in the way: disk, permissions, device, memory
   9   `verify` found a difference, or these results are damaged
-  75  stopped on request: the same command goes on
+  75  stopped on request, or before a time limit: the same command goes on
 """
 
 
@@ -75,6 +76,8 @@ def _exit_code() -> int:
         level = logging.WARNING if isinstance(error, InterruptedRunError) else logging.ERROR
         # These two list what is wrong, a line each, and hold nothing that comes from the input.
         _complain(str(error), level, has_lines=isinstance(error, UsageError | OtherJobError))
+        if isinstance(error, TimeLimitError):  # here, where all is written and no lock is held: it ends the process
+            requeue(os.environ, error.obstacle)
         return error.exit_code
     except click.ClickException as error:
         with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from batchzs.errors import InterruptedRunError, UsageError
+from batchzs.errors import InterruptedRunError, TimeLimitError, UsageError
 from batchzs.logs import log_to_stream
 from batchzs.printing import show
 
@@ -76,6 +76,11 @@ Example:
 @click.option("--sample", type=click.IntRange(min=1), help="Score N rows drawn at random.", metavar="N")
 @click.option("--seed", type=int, help="The seed of --sample, 0 if absent.")
 @click.option("--task", metavar="I/N", help="Do part I of N of the shards, I from 1 to N, beside other such tasks.")
+@click.option(
+    "--deadline",
+    metavar="TIME",
+    help="Stop in order before then: 7h30m or 90m from now, 06:00, or 2026-12-01T06:00. A Slurm job's limit is known.",
+)
 @click.option("--restart", is_flag=True, help="Begin anew: remove what batchzs wrote into the output before.")
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -87,6 +92,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     sample: int | None,
     seed: int | None,
     task: str | None,
+    deadline: str | None,
     restart: bool,
 ) -> None:
     """Score a job's texts, or what is missing of them.
@@ -100,9 +106,11 @@ def run(  # noqa: PLR0913 - one parameter an option
     if task is not None and restart:
         raise UsageError("--restart begins the whole run anew and --task does a part of one: restart without --task")
     config = begin(job, overrides, log_format)
+    from batchzs.deadline import find_deadline
     from batchzs.paths import RunPaths
     from batchzs.plan import Selection
     from batchzs.prepare import RunContext, RunOptions, recorded_tasks
+    from batchzs.requeue import durable_progress, obstacle_of
     from batchzs.run import refuse_too_many_bad_rows, run_job
     from batchzs.stopping import StopFlag
     from batchzs.summary import format_summary
@@ -115,14 +123,19 @@ def run(  # noqa: PLR0913 - one parameter an option
         raise UsageError("--restart begins the whole run anew and a task does a part of one: restart outside the array")
     options = RunOptions(Selection(limit, sample, seed or 0), restart=restart, offline=offline, task=part)
     hook = TestHook.from_environment(os.environ)
-    stop = StopFlag()
+    stop = StopFlag(find_deadline(deadline, os.environ))
+    before = durable_progress(paths, part)
     context = RunContext(config, paths, options, hook, stop, _progress(log_format))
     with stop.listening():
         try:
             outcome = run_job(context)
         except InterruptedRunError as error:
             # With --restart the same command would begin anew once more.
-            raise InterruptedRunError(f"{error}{', without --restart' if restart else ''}") from error
+            message = f"{error}{', without --restart' if restart else ''}"
+            if isinstance(error, TimeLimitError):
+                obstacle = obstacle_of(before, durable_progress(paths, part), restart=restart)
+                raise TimeLimitError(message, obstacle) from error
+            raise InterruptedRunError(message) from error
     show(format_summary(outcome.summary, outcome.wall_s))
     if outcome.num_elsewhere:
         show(f"{'part':<12}{part} is complete; shards of other parts not there yet: {outcome.num_elsewhere:,}")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
-from batchzs.batch_scorer import BatchScorer, Split
+from batchzs.batch_scorer import BatchGate, BatchGates, BatchScorer, Split
 from batchzs.batching import BatchPlan, order_longest_first, plan_batches
 from batchzs.errors import MachineError
 from batchzs.journal import NoJournal
@@ -190,20 +190,26 @@ class Engine:
         return PreparedTexts(inverse, assembler, self._plan(assembler, np.flatnonzero(tokens.lengths)))
 
     def score_prepared(
-        self, prepared: PreparedTexts, open_journal: Callable[[bytes], BatchJournal] = lambda _: NoJournal()
+        self,
+        prepared: PreparedTexts,
+        open_journal: Callable[[bytes], BatchJournal] = lambda _: NoJournal(),
+        gates: BatchGates | None = None,
     ) -> TextLogits:
         """Score prepared texts.
 
         Args:
             prepared: one shard's.
             open_journal: gives the shard's journal for a plan's digest; batches that it holds are not scored again.
+            gates: asked before each batch; None: every one begins.
 
         Returns:
             Logits and facts, one entry a text, in the order of the texts; NaN for those without a pair.
 
         Raises:
             MachineError: not even one pair fits into memory, or the first batch has no finite number.
+            InterruptedRunError: a gate's; what was scored until then is in the journal.
         """
+        gates = gates or BatchGates()
         inverse, assembler, plan = prepared.inverse, prepared.assembler, prepared.plan
         text_lengths = assembler.texts.lengths
         counts = ScoringCounts(
@@ -217,10 +223,10 @@ class Engine:
         with open_journal(plan.digest) as journal:
             recovered = journal.recover(self._model.num_classes)
             counts.num_recovered, counts.recovered_s = len(recovered), journal.recovered_s
-            pass_ = _Pass(assembler, plan, self._model.forward, recovered[: counts.num_pairs])
+            pass_ = _Pass(assembler, plan, self._model.forward, gates.usual, recovered[: counts.num_pairs])
             self._score_pass(pass_, journal, logits)
             text_ids = np.unique(plan.text_ids)
-            non_finite = self._score_alone(assembler, logits, text_ids, counts)
+            non_finite = self._score_alone(assembler, logits, text_ids, counts, gates)
             rescored = np.zeros(len(text_lengths), dtype=bool)
             if self._settings.is_close is not None:
                 started_s = time.monotonic()
@@ -228,7 +234,8 @@ class Engine:
                 rescored[finite] = self._settings.is_close(logits[finite])
                 exact_plan = self._plan(assembler, np.flatnonzero(rescored))
                 # Its batches follow in the same journal: which ones they are follows from what stands before them.
-                exact = _Pass(assembler, exact_plan, self._model.forward_exact, recovered[counts.num_pairs :])
+                exact_recovered = recovered[counts.num_pairs :]
+                exact = _Pass(assembler, exact_plan, self._model.forward_exact, gates.exact, exact_recovered)
                 self._score_pass(exact, journal, logits, share=0.0)
                 counts.exact_s = time.monotonic() - started_s
         return TextLogits(
@@ -286,7 +293,7 @@ class Engine:
             )
             self._on_batch(share * int(plan.lengths[:num_done].sum()) / plan.num_tokens, 0)
         # Closed at once when this block ends, however it ends: no worker outlives its shard.
-        with closing(self._scorer.score(work.assembler, plan, batches, work.forward)) as scored:
+        with closing(self._scorer.score(work.assembler, plan, batches, work.forward, work.gate)) as scored:
             for batch, values in scored:
                 logits[plan.text_ids[batch], plan.label_ids[batch]] = values
                 self._refuse_useless_precision(plan.text_ids[batch], values)
@@ -311,7 +318,12 @@ class Engine:
             )
 
     def _score_alone(
-        self, assembler: PairAssembler, logits: np.ndarray, text_ids: np.ndarray, counts: ScoringCounts
+        self,
+        assembler: PairAssembler,
+        logits: np.ndarray,
+        text_ids: np.ndarray,
+        counts: ScoringCounts,
+        gates: BatchGates,
     ) -> np.ndarray:
         """Score texts with a non-finite logit again, one at a time, then in fp32.
 
@@ -322,8 +334,8 @@ class Engine:
         for text_id in text_ids[~np.isfinite(logits[text_ids]).all(axis=(1, 2))]:
             counts.num_scored_alone += 1
             plan = self._plan(assembler, np.array([text_id]))
-            for forward in (self._model.forward, self._model.forward_exact):
-                with closing(self._scorer.score(assembler, plan, plan.batches, forward)) as scored:
+            for forward, gate in ((self._model.forward, gates.usual), (self._model.forward_exact, gates.exact)):
+                with closing(self._scorer.score(assembler, plan, plan.batches, forward, gate)) as scored:
                     for batch, values in scored:
                         logits[text_id, plan.label_ids[batch]] = values
                         self._on_batch(0.0, 0)
@@ -340,6 +352,7 @@ class _Pass:
     assembler: PairAssembler
     plan: BatchPlan
     forward: Forward
+    gate: BatchGate
     recovered: np.ndarray  # (pairs, classes) float32
 
 

@@ -10,6 +10,7 @@ BatchzsError                     1  a fault of ours
 ├── MachineError                 8  disk, permissions, device, or memory is in the way
 ├── DifferenceError              9  verify or compare found a difference
 └── InterruptedRunError         75  stopped on request; the same command continues
+    └── TimeLimitError          75  stopped before a time limit, likewise
 
 The library raises these; only `cli` turns them into an exit code and a line on standard error. A message says which
 file, line, key or row, what was found, what was expected, and what to do. It never holds a text of the input, because
@@ -77,3 +78,16 @@ class InterruptedRunError(BatchzsError):
     """The run stopped on request; the same command continues it."""
 
     exit_code = 75
+
+
+class TimeLimitError(InterruptedRunError):
+    """The run stopped because its time is nearly up: its deadline, or SIGUSR1, which schedulers send before a limit.
+
+    Args:
+        message: for people.
+        obstacle: why running the same command again by itself would lead nowhere; None where it goes on.
+    """
+
+    def __init__(self, message: str, obstacle: str | None = None) -> None:
+        super().__init__(message)
+        self.obstacle = obstacle

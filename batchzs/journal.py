@@ -93,6 +93,7 @@ class ShardJournal:
         self._has_failed = False
         self._last_record_s = self._last_batch_s = clock()
         self.recovered_s = 0.0
+        self.longest_write_s = 0.0  # of a record, synced
         self._recovered: list[bytes] = []
         self._num_logit_bytes = 0  # recorded so far
         try:
@@ -155,6 +156,7 @@ class ShardJournal:
         except OSError as exc:
             self._has_failed = True
             raise self._error(exc) from exc
+        self.longest_write_s = max(self.longest_write_s, self._clock() - now_s)
         self._pending = []
         self._num_logit_bytes += len(logits)
         self._last_record_s = now_s

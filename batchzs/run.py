@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from batchzs.durable import hold_lock, make_folders, publish_bytes, refuse_links, remove, wait_for_lock
 from batchzs.errors import TooManyBadRowsError
 from batchzs.logs import fields, log_to_file
+from batchzs.pace import pace_of
 from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, count_quarantined, write_record
 from batchzs.resources import adopt, load_pair_model, place
@@ -61,6 +62,7 @@ def run_job(context: RunContext) -> Outcome:
     make_folders(*paths.folders)
     with _locked(context) as is_alone:
         log_to_file(paths.log if task is None else paths.task_log(task))
+        context.stop.announce()
         if hook.is_active:
             logger.warning("TEST HOOK in force: %s; these results are no real ones", hook.description)
         if is_alone and task is None:
@@ -202,7 +204,7 @@ def _score_missing(
     progress.start(num_rows, num_rows - sum(shard.num_rows for shard in missing))
     progress.quarantine(sum(count_quarantined(record.statuses) for record in done.values()))
     try:
-        return ShardPipeline(run, attempt, model).run(missing)
+        return ShardPipeline(run, attempt, model, pace=pace_of(done.values())).run(missing)
     finally:
         progress.close()
 

@@ -21,12 +21,15 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeVar
 
+from batchzs.batch_scorer import BatchGates
 from batchzs.durable import publish, remove
 from batchzs.engine import Engine
+from batchzs.errors import InterruptedRunError
 from batchzs.inputs.read import read_rows
 from batchzs.journal import ShardJournal
 from batchzs.logs import fields
 from batchzs.output import label_shard, write_shard
+from batchzs.pace import Pace, TimedBatches
 from batchzs.records import ShardRecord, SplitRecord, count_quarantined, write_record
 from batchzs.resources import engine_settings
 from batchzs.resume import shard_provenance
@@ -86,12 +89,24 @@ class ShardPipeline:
         attempt: what this attempt computes with.
         model: gives logits.
         clock: gives seconds.
+        pace: what is known of how long things take.
     """
 
     def __init__(
-        self, run: PreparedRun, attempt: Attempt, model: PairModel, clock: Callable[[], float] = time.monotonic
+        self,
+        run: PreparedRun,
+        attempt: Attempt,
+        model: PairModel,
+        clock: Callable[[], float] = time.monotonic,
+        pace: Pace | None = None,
     ) -> None:
         self._run = run
+        self._pace = pace or Pace()
+        stop = run.context.stop
+        self._gates = BatchGates(
+            TimedBatches(self._pace, stop, is_exact=False), TimedBatches(self._pace, stop, is_exact=True)
+        )
+        self._journal: ShardJournal | None = None
         self._attempt = attempt
         self._path = model.path
         self._clock = clock
@@ -117,27 +132,44 @@ class ShardPipeline:
             BatchzsError: of any kind, from any stage; what is published stays.
         """
         records: dict[int, ShardRecord] = {}
+        stop = self._run.context.stop
         with ThreadPoolExecutor(1, "batchzs-read") as reader, ThreadPoolExecutor(1, "batchzs-publish") as publisher:
-            reading = reader.submit(self._read, shards[0])
+            reading: Future[_Ready] | None = None
             try:
                 for shard, following in zip_longest(shards, shards[1:]):
+                    if reading is None:
+                        stop.check_time(self._pace.to_begin_shard_s())
+                        reading = reader.submit(self._read, shard)
                     ready = self._wait_for(reading)
-                    if following is not None:
+                    reading = None
+                    if following is not None and stop.has_time(self._pace.to_begin_shard_s()):
                         reading = reader.submit(self._read, following)
                     scored = self._score(shard, ready)
                     records |= self._collect()
+                    stop.check_time(self._pace.to_publish_s(shard.num_rows))
                     self._publishing = publisher.submit(self._publish, shard, scored)
                 return records | self._collect()
+            except InterruptedRunError:
+                self._end(reading)
+                if self._publishing is not None:
+                    self._publishing.result()  # what went wrong on its way to the disk says more than the stop
+                raise
             finally:
-                self._is_ending.set()
-                wait_for_all([reading, *([self._publishing] if self._publishing else [])])
+                self._end(reading)
+
+    def _end(self, reading: Future[_Ready] | None) -> None:
+        """Drop what is read, and let the shard that is on its way to the disk get there."""
+        self._is_ending.set()
+        wait_for_all([future for future in (reading, self._publishing) if future is not None])
 
     def _read(self, shard: Shard) -> _Ready:
         """Read, tokenise and plan a shard; runs in a thread of its own."""
         start_s = self._clock()
         rows = read_rows(self._run.spec, self._run.inputs, shard.spans, self._drop_if_ending)
         read_s = self._clock() - start_s
-        return _Ready(rows, self._engine.prepare(rows.texts, self._drop_if_ending), read_s)
+        texts = self._engine.prepare(rows.texts, self._drop_if_ending)
+        self._pace.read(self._clock() - start_s)
+        return _Ready(rows, texts, read_s)
 
     def _drop_if_ending(self) -> None:
         if self._is_ending.is_set():
@@ -146,7 +178,9 @@ class ShardPipeline:
     def _score(self, shard: Shard, ready: _Ready) -> _Scored:
         self._num_rows = shard.num_rows
         start_s = self._clock()
-        logits = self._engine.score_prepared(ready.texts, lambda plan_digest: self._open_journal(shard, plan_digest))
+        logits = self._engine.score_prepared(
+            ready.texts, lambda plan_digest: self._open_journal(shard, plan_digest), self._gates
+        )
         return _Scored(ready, logits, self._clock() - start_s)
 
     def _on_batch(self, shard_share: float, num_tokens: int) -> None:
@@ -154,6 +188,8 @@ class ShardPipeline:
         if num_tokens:
             context.hook.reach("batch-scored")
         context.progress.advance(self._num_rows * shard_share, num_tokens)
+        if self._journal is not None:
+            self._pace.sync(self._journal.longest_write_s)
         context.stop.check()
         if self._publishing is not None and self._publishing.done():
             self._publishing.result()  # a full disk ends the run now, and not after another shard
@@ -179,9 +215,10 @@ class ShardPipeline:
             *(resolved.max_batch_tokens, resolved.rescore_margin),
         )
         key = hashlib.sha256(repr(identity).encode()).digest()
-        return ShardJournal(
+        self._journal = ShardJournal(
             run.paths.journal(shard.index), key, run.job.engine.checkpoint_seconds, reach=run.context.hook.reach
         )
+        return self._journal
 
     def _publish(self, shard: Shard, scored: _Scored) -> ShardRecord:
         """Decide labels, write the shard and its record, and give it its name; runs in a thread of its own."""
@@ -203,7 +240,9 @@ class ShardPipeline:
             hook.reach("shard-recorded")
         hook.reach("shard-published")
         remove(run.paths.journal(shard.index))
-        seconds = scored.ready.read_s + scored.score_s + self._clock() - start_s
+        publish_s = self._clock() - start_s
+        self._pace.publication(publish_s)
+        seconds = scored.ready.read_s + scored.score_s + publish_s
         logger.info(
             "%s: %s rows published, %.1f s",
             path.name,

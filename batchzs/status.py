@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 _LATEST = 20
 _LOG_TAIL_BYTES = 16_384
 #: Messages that say why a run is not at work any more.
-_ENDING = re.compile(r"^[0-9-]{10} [0-9:]{8} (?:error: .*|warning: stopped by .*)$", re.MULTILINE)
+_ENDING = re.compile(
+    r"^[0-9-]{10} [0-9:]{8} (?:error: .*|warning: (?:stopped (?:by|before)|not requeued:) .*|asking Slurm .*)$",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)

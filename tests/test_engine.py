@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchzs.batch_scorer import BatchGates
 from batchzs.engine import USELESS_AFTER_TEXTS, Engine, EngineSettings, TextLogits
-from batchzs.errors import InterruptedRunError, MachineError
+from batchzs.errors import InterruptedRunError, MachineError, TimeLimitError
 from batchzs.journal import ShardJournal
 from batchzs.models.checkpoint import read_checkpoint
 from batchzs.models.tokenizer import load_tokenizer
@@ -644,3 +645,64 @@ def test_texts_are_prepared_beside_the_scoring() -> None:
 
     with pytest.raises(InterruptedRunError):
         engine.prepare(["长" * 2**20, "短" * 2**20], stop)
+
+
+@dataclass
+class CountingGate:
+    """Lets so many batches begin."""
+
+    limit: int
+    seconds: list[float] = field(default_factory=list)
+    num_begun: int = 0
+
+    def before(self) -> None:
+        """Count, or refuse."""
+        if self.num_begun == self.limit:
+            raise TimeLimitError("stopped before the time limit")
+        self.num_begun += 1
+
+    def after(self, seconds: float) -> None:
+        """Keep what a batch took."""
+        self.seconds.append(seconds)
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_a_gate_ends_the_scoring_and_loses_no_batch(tmp_path: Path, num_workers: int) -> None:
+    """Batches that have begun are kept, whichever pass they are of: a second attempt scores exactly the others."""
+    texts = [f"央行{number}" for number in range(9)]
+    settings: dict[str, Any] = {"is_close": is_even, "max_batch_tokens": 30, "num_workers": num_workers}
+    whole_model = CoarseModel()
+    whole = make_engine(whole_model, **settings).score(texts)
+    num_coarse, num_exact = len(whole_model.batches), len(whole_model.exact_batches)
+    for usual, exact in [(count, 0) for count in range(num_coarse)] + [(99, count) for count in range(num_exact)]:
+        path = tmp_path / f"{usual} {exact}.journal"
+
+        def open_journal(plan_digest: bytes, path: Path = path) -> ShardJournal:
+            return ShardJournal(path, plan_digest, interval_s=100)
+
+        gates = BatchGates(CountingGate(usual), CountingGate(exact))
+        first, second = CoarseModel(), CoarseModel()
+        engine = make_engine(first, **settings)
+        with pytest.raises(TimeLimitError):
+            engine.score_prepared(engine.prepare(texts), open_journal, gates)
+        assert (len(first.batches), len(first.exact_batches)) == (min(usual, num_coarse), exact)
+        assert isinstance(gates.usual, CountingGate)
+        assert len(gates.usual.seconds) == len(first.batches)
+        assert min(gates.usual.seconds, default=0.0) >= 0.0
+        resumed = make_engine(second, **settings).score(texts, open_journal)
+        assert resumed.logits.tobytes() == whole.logits.tobytes()
+        assert len(first.batches) + len(second.batches) == num_coarse
+        assert len(first.exact_batches) + len(second.exact_batches) == num_exact
+
+
+def test_a_gate_is_asked_for_texts_scored_alone() -> None:
+    """A shard full of them takes as long as a whole one."""
+    model = NanModel()
+    model.nan_alone = True
+    engine = make_engine(model)
+    texts = ["央行", "☠坏", "体育"]
+    gates = BatchGates(CountingGate(99), CountingGate(0))
+    with pytest.raises(TimeLimitError):
+        engine.score_prepared(engine.prepare(texts), gates=gates)
+    assert isinstance(gates.usual, CountingGate)
+    assert gates.usual.num_begun == 2

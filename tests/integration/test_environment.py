@@ -180,6 +180,25 @@ def test_fp16_on_a_cpu(standard: Workshop) -> None:
     assert (shard["device"], shard["precision"]) == ("cpu", "fp32")
 
 
+@pytest.mark.parametrize("precision", ["auto", "fp16"])
+def test_a_run_begun_in_fp16_on_a_gpu(standard: Workshop, precision: str) -> None:
+    """The first task's precision holds for all: a node that cannot do it refuses with one line, and changes nothing."""
+    job = standard.job(engine={"precision": precision, "device": "cpu"})
+    begun = standard.run("run", job, "--limit", "30", "--task", "1/2", hook=None)
+    assert begun.code == 0, begun.stderr
+    record = standard.record("run.json")
+    record["resolved"] |= {"device_kind": "cuda", "precision": "fp16"}
+    record["fingerprint"]["scores"]["engine.precision"] = "fp16"
+    (standard.state / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    before = standard.shards()
+    refused = standard.run("run", job, "--limit", "30", "--task", "2/2", hook=None)
+    assert refused.code == 8, refused.stderr
+    (line,) = [line for line in refused.stderr.splitlines() if "error: " in line]
+    assert "this run was begun in fp16 on a GPU, and this machine's device is " in line
+    assert "go on where there is a GPU, or begin anew with --restart" in line
+    assert standard.shards() == before
+
+
 def cache_model(workshop: Workshop) -> Path:
     """Lay the checkpoint out as ModelScope's cache has a hub model; return the snapshot's directory."""
     snapshot = workshop.folder / "缓存" / "models" / HUB_ID.replace("/", "--") / "snapshots" / "master"
