@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 #: What Slurm says, in part, and what a user can do about it here.
 _HINTS = (
     ("invalid job array", "fewer --tasks: `scontrol show config` says how far an array may go (MaxArraySize)"),
+    ("node configuration", "no node has what is asked for: fewer --gpus, or another --sbatch --partition=..."),
     ("gres", "--gpus N or --sbatch --gres=... ask for other GPUs, --gpus 0 or engine.device: cpu for none"),
     ("partition", "name one with --sbatch --partition=..."),
     ("account", "name one with --sbatch --account=..."),
