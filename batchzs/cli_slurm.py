@@ -7,6 +7,7 @@ inside. What the library is told of Slurm is checked here first, so that a wrong
 from __future__ import annotations
 
 import errno
+import logging
 import shlex
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from batchzs.cli_run import begin, job_options, selection_of, selection_options
 from batchzs.errors import MachineError, UsageError
 from batchzs.logs import log_to_stream
 from batchzs.printing import show, show_lines
+
+logger = logging.getLogger(__name__)
 
 _SBATCH = "A line for #SBATCH, such as --sbatch --partition=gpu; may be repeated, and the last one wins."
 
@@ -31,7 +34,9 @@ Example:
 )
 @job_options
 @selection_options
-@click.option("--tasks", "num_tasks", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="How many.")
+@click.option(
+    "--tasks", "num_tasks", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="How many tasks."
+)
 @click.option("--submit", is_flag=True, help="Submit what is unfinished, and the closing step after it.")
 @click.option("--to", type=click.Path(path_type=Path), metavar="FILE", help="Write the script there, and FILE-finish.")
 @click.option("--max-running", type=click.IntRange(min=1), metavar="M", help="Run M tasks at once at most.")
@@ -102,8 +107,10 @@ def slurm(  # noqa: PLR0913 - one parameter an option
     )
     arguments = RunArguments(job, overrides, selection, offline=offline, log_format=log_format)
     plan = plan_array(RunPaths(config.output.path), config, arguments, options, starts_with)
-    if plan.is_finished:
-        show("nothing to submit: the job is finished" if submit else "nothing to do: the job is finished")
+    if plan.is_finished and submit:
+        show("nothing to submit: the job is finished")
+    elif plan.is_finished:
+        logger.info("nothing to write: the job is finished")  # standard output is for a script alone
     elif submit:
         show_lines(describe_submission(plan, submit_array(plan)))
     elif to is not None:

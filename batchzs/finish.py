@@ -144,7 +144,11 @@ def _refuse_incomplete(run: FinishedRun, missing: Sequence[int], num_tasks: int 
         elif worker.holder is not None:
             what = f"is at work: {worker.holder}"
         else:
-            what = f"ended: {worker.trouble}" if worker.trouble else "ended without a word, as a kill ends it"
+            what = (
+                f"ended: {worker.trouble}"
+                if worker.trouble
+                else "is not at work, and its log ends without a reason, as after a kill"
+            )
         logger.warning("part %s %s", task, what, extra=fields("part_missing", part=str(task)))
     raise DifferenceError(
         f"{paths.output}: is not complete: {found}, of part(s) {describe_indices(parts)} of {num_tasks}: "

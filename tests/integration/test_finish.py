@@ -44,7 +44,7 @@ def test_missing_parts_are_named_with_what_became_of_them(standard: Workshop) ->
     assert ended.stdout == ""
     assert "5 of 8 shards are not there (2-3, 5-7), of part(s) 2-4 of 4" in ended.stderr
     assert "batchzs slurm" in ended.stderr
-    assert "part 2/4 ended without a word" in ended.stderr
+    assert "part 2/4 is not at work, and its log ends without a reason" in ended.stderr
     assert "part 3/4 ended: " in ended.stderr
     assert "stopped by SIGTERM" in ended.stderr
     assert "part 4/4 has not begun" in ended.stderr

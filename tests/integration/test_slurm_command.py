@@ -95,6 +95,9 @@ def test_only_what_is_unfinished_is_submitted_again(standard: Workshop, slurm: P
     done = submit(standard, slurm)
     assert (done.code, done.stdout) == (0, "nothing to submit: the job is finished\n")
     assert len(asked(slurm)) == count
+    written = standard.run("slurm", standard.standard_job, "--tasks", "4")
+    assert (written.code, written.stdout) == (0, "")
+    assert "nothing to write: the job is finished" in written.stderr
 
 
 def test_the_end_alone_is_submitted_where_it_alone_is_missing(done: Workshop, tmp_path: Path) -> None:
