@@ -1,6 +1,7 @@
 """The `batchzs` command: its commands put together, and the one place that turns errors into exit codes.
 
-The commands that work on a job are in `cli_run`, those that look at an output in `cli_outputs`.
+The commands that work on a job are in `cli_run`, those for a cluster in `cli_slurm`, those that look at an output in
+`cli_outputs`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import click
 from batchzs import __version__
 from batchzs.cli_outputs import bad, status, verify
 from batchzs.cli_run import fetch, run
+from batchzs.cli_slurm import finish, slurm
 from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, TimeLimitError, UsageError
 from batchzs.logs import SEVERAL_LINES, flush_standard_streams, log_to_stream, open_standard_streams
 from batchzs.requeue import requeue
@@ -31,7 +33,7 @@ Exit codes:
   6   this output was begun by another job
   7   another run holds this output
   8   the machine is in the way: disk, permissions, device, memory
-  9   `verify` found a difference, or these results are damaged
+  9   `verify` found a difference, or these results are damaged or incomplete
   75  stopped on request, or before a time limit: the same command goes on
 """
 
@@ -45,7 +47,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (run, fetch, status, verify, bad):
+for command in (run, fetch, slurm, finish, status, verify, bad):
     batchzs.add_command(command)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from batchzs.job import JobConfig
+    from batchzs.plan import Selection
     from batchzs.progress import Progress
 
 
@@ -48,6 +49,32 @@ def job_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def selection_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which rows are scored."""
+    for decorator in (
+        click.option("--seed", type=int, help="The seed of --sample, 0 if absent."),
+        click.option("--sample", type=click.IntRange(min=1), help="Score N rows drawn at random.", metavar="N"),
+        click.option("--limit", type=click.IntRange(min=1), help="Score the first N rows.", metavar="N"),
+    ):
+        command = decorator(command)
+    return command
+
+
+def selection_of(limit: int | None, sample: int | None, seed: int | None) -> Selection:
+    """Which rows these options ask for.
+
+    Raises:
+        UsageError: they contradict each other.
+    """
+    if limit is not None and sample is not None:
+        raise UsageError("--limit and --sample exclude each other: the first rows, or random ones")
+    if seed is not None and sample is None:
+        raise UsageError("--seed goes with --sample: how many rows are to be drawn?")
+    from batchzs.plan import Selection
+
+    return Selection(limit, sample, seed or 0)
+
+
 def begin(job: Path, overrides: tuple[str, ...], log_format: Literal["plain", "json"]) -> JobConfig:
     """Have messages go to standard error, refuse old libraries, and read the job.
 
@@ -72,9 +99,7 @@ Example:
 """
 )
 @job_options
-@click.option("--limit", type=click.IntRange(min=1), help="Score the first N rows.", metavar="N")
-@click.option("--sample", type=click.IntRange(min=1), help="Score N rows drawn at random.", metavar="N")
-@click.option("--seed", type=int, help="The seed of --sample, 0 if absent.")
+@selection_options
 @click.option("--task", metavar="I/N", help="Do part I of N of the shards, I from 1 to N, beside other such tasks.")
 @click.option(
     "--deadline",
@@ -99,16 +124,12 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     The same command again, after whatever interruption, goes on where the last one stopped.
     """
-    if limit is not None and sample is not None:
-        raise UsageError("--limit and --sample exclude each other: the first rows, or random ones")
-    if seed is not None and sample is None:
-        raise UsageError("--seed goes with --sample: how many rows are to be drawn?")
+    selection = selection_of(limit, sample, seed)
     if task is not None and restart:
         raise UsageError("--restart begins the whole run anew and --task does a part of one: restart without --task")
     config = begin(job, overrides, log_format)
     from batchzs.deadline import find_deadline
     from batchzs.paths import RunPaths
-    from batchzs.plan import Selection
     from batchzs.prepare import RunContext, RunOptions, recorded_tasks
     from batchzs.requeue import durable_progress, obstacle_of
     from batchzs.run import refuse_too_many_bad_rows, run_job
@@ -121,7 +142,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     part = slurm_task(os.environ, recorded_tasks(paths)) if task is None else parse_task(task)
     if part is not None and restart:
         raise UsageError("--restart begins the whole run anew and a task does a part of one: restart outside the array")
-    options = RunOptions(Selection(limit, sample, seed or 0), restart=restart, offline=offline, task=part)
+    options = RunOptions(selection, restart=restart, offline=offline, task=part)
     hook = TestHook.from_environment(os.environ)
     stop = StopFlag(find_deadline(deadline, os.environ))
     before = durable_progress(paths, part)

@@ -8,7 +8,7 @@ BatchzsError                     1  a fault of ours
 ├── OtherJobError                6  this output was begun by another job
 ├── LockedError                  7  another run holds this output
 ├── MachineError                 8  disk, permissions, device, or memory is in the way
-├── DifferenceError              9  verify or compare found a difference
+├── DifferenceError              9  a check found a difference, or something missing
 └── InterruptedRunError         75  stopped on request; the same command continues
     └── TimeLimitError          75  stopped before a time limit, likewise
 
@@ -69,7 +69,7 @@ class MachineError(BatchzsError):
 
 
 class DifferenceError(BatchzsError):
-    """A check of finished results found a difference."""
+    """A check of results found a difference, or that some are missing."""
 
     exit_code = 9
 

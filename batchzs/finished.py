@@ -24,6 +24,7 @@ from batchzs.plan import Selection, Shard, plan_shards
 from batchzs.records import FORMAT_VERSION, RunRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from batchzs.inputs.rows import InputFile
@@ -39,6 +40,7 @@ class FinishedRun:
     selection: Selection
     inputs: InputSet
     shards: list[Shard]
+    check: Callable[[], None] = lambda: None  # called between files; what it raises ends the looking
 
     @property
     def classes(self) -> ClassIndices:
@@ -54,6 +56,10 @@ class FinishedRun:
     def name(self, path: Path) -> str:
         """A file's name within the output, as messages call it."""
         return str(path.relative_to(self.paths.output))
+
+    def check_stop(self) -> None:
+        """Do nothing, or raise where a stop was asked for."""
+        self.check()
 
     def column(self, name: str) -> str:
         """An added column's name in the shards."""

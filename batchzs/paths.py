@@ -101,6 +101,35 @@ class RunPaths:
         return self.state / "tasks"
 
     @property
+    def slurm(self) -> Path:
+        """The folder of the scripts that Slurm was given, and of what its tasks print."""
+        return self.state / "slurm"
+
+    @property
+    def slurm_array_script(self) -> Path:
+        """The script of the array submitted last."""
+        return self.slurm / "array.sbatch"
+
+    @property
+    def slurm_finish_script(self) -> Path:
+        """The script of the closing step submitted last."""
+        return self.slurm / "finish.sbatch"
+
+    @property
+    def slurm_submit_log(self) -> Path:
+        """What was submitted, and when."""
+        return self.slurm / "submit.log"
+
+    @property
+    def slurm_finish_log(self) -> Path:
+        """What closing steps print; each one appends."""
+        return self.slurm / "finish.log"
+
+    def slurm_log_name(self, num_tasks: int) -> str:
+        """The name of what a task prints, as Slurm fills it in: `%2a` is the task's number in two digits."""
+        return f"task-%{len(str(num_tasks))}a-of-{num_tasks}.log"
+
+    @property
     def temporary(self) -> Path:
         """The folder where files are written before they get their name."""
         return self.state / "tmp"
@@ -108,7 +137,7 @@ class RunPaths:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Every folder that files are written into, beside `state` itself."""
-        return (self.scores, self.shard_records, self.journals, self.temporary, self.tasks)
+        return (self.scores, self.shard_records, self.journals, self.temporary, self.tasks, self.slurm)
 
     def shard(self, index: int) -> Path:
         """A shard's Parquet file."""

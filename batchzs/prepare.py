@@ -104,6 +104,10 @@ class PreparedRun:
         """What each shard carries to say which run it is of."""
         return digest_of(self.record.fingerprint)
 
+    def check_stop(self) -> None:
+        """Do nothing, or end the run if a stop was asked for."""
+        self.context.stop.check()
+
 
 def read_spec(job: JobConfig) -> ReadSpec:
     """The part of a job that readers need."""

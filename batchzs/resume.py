@@ -13,7 +13,7 @@ import socket
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from batchzs.durable import sync_folder
 from batchzs.errors import MachineError, OtherJobError
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pydantic import JsonValue
 
+    from batchzs.job import JobConfig
     from batchzs.paths import RunPaths
     from batchzs.plan import Shard
-    from batchzs.prepare import PreparedRun
+    from batchzs.records import RunRecord
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,34 @@ _FOREIGN = "move it away, or use another output.path"
 _SHARD_NAME = re.compile(r"part-[0-9]{5,}\.parquet")
 
 
-def shard_provenance(run: PreparedRun, shard: Shard) -> dict[str, JsonValue]:
+class SettledRun(Protocol):
+    """What has to be known of a run to say what of it is done; neither its input nor its model is."""
+
+    @property
+    def paths(self) -> RunPaths:
+        """The output's names."""
+
+    @property
+    def record(self) -> RunRecord:
+        """What was settled when it began."""
+
+    @property
+    def job(self) -> JobConfig:
+        """The job."""
+
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """All its shards."""
+
+    @property
+    def fingerprint_digest(self) -> str:
+        """What each shard carries to say which run it is of."""
+
+    def check_stop(self) -> None:
+        """Do nothing, or raise where a stop was asked for."""
+
+
+def shard_provenance(run: SettledRun, shard: Shard) -> dict[str, JsonValue]:
     """What a shard's metadata says of its making: everything that decides its bytes, and nothing that does not."""
     return {
         "batchzs_version": run.record.batchzs_version,
@@ -56,7 +84,7 @@ def shard_provenance(run: PreparedRun, shard: Shard) -> dict[str, JsonValue]:
     }
 
 
-def complete_shards(run: PreparedRun, shards: Sequence[Shard]) -> dict[int, ShardRecord]:
+def complete_shards(run: SettledRun, shards: Sequence[Shard]) -> dict[int, ShardRecord]:
     """Find the shards that are done, by index; what lies in their place otherwise is named and will be replaced.
 
     Args:
@@ -73,7 +101,7 @@ def complete_shards(run: PreparedRun, shards: Sequence[Shard]) -> dict[int, Shar
             raise OtherJobError(f"{path}: is none of this run's {len(expected)} shards: {_WAYS_OUT}")
     done = {}
     for shard in shards:
-        run.context.stop.check()
+        run.check_stop()
         path = run.paths.shard(shard.index)
         if not path.exists():
             continue
@@ -190,7 +218,7 @@ def _footer(path: Path) -> pq.FileMetaData | None:
         return None
 
 
-def _problem(path: Path, run: PreparedRun, shard: Shard) -> str | None:
+def _problem(path: Path, run: SettledRun, shard: Shard) -> str | None:
     """Why a file is not this shard, complete; None where it is."""
     from batchzs.output import read_provenance
 
@@ -207,7 +235,7 @@ def _problem(path: Path, run: PreparedRun, shard: Shard) -> str | None:
     return None
 
 
-def _record_again(path: Path, run: PreparedRun, shard: Shard) -> ShardRecord:
+def _record_again(path: Path, run: SettledRun, shard: Shard) -> ShardRecord:
     """What a lost record can still say: all that the shard's columns hold, and no times."""
     import pyarrow.parquet as pq
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from batchzs.plan import Shard
     from batchzs.prepare import PreparedRun, RunContext
     from batchzs.records import Summary
+    from batchzs.resume import SettledRun
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def run_job(context: RunContext) -> Outcome:
             if not is_alone:  # another run may have written the same shards since, and records with other times
                 done = complete_shards(run, shards)
         elif task is None and paths.success.exists() and paths.summary.exists():
-            return Outcome(_summary(run, done), None)
+            return Outcome(summary_of(run, done), None)
         hook.reach("run-finished")
         outcome = _finish(run, done)
         wall_s = time.monotonic() - started_s if missing or task is None else None
@@ -96,7 +97,7 @@ def _locked(context: RunContext) -> Iterator[bool]:
     Yields:
         Whether the lock is held; see `hold_lock`.
     """
-    paths, task, holder = context.paths, context.options.task, _holder()
+    paths, task, holder = context.paths, context.options.task, lock_holder()
     if task is None:
         with hold_lock(paths.lock, holder) as is_alone:
             yield is_alone
@@ -106,7 +107,8 @@ def _locked(context: RunContext) -> Iterator[bool]:
         yield is_alone
 
 
-def _holder() -> str:
+def lock_holder() -> str:
+    """What this process writes into a lock file, for people."""
     return f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -119,7 +121,7 @@ def _prepare(context: RunContext) -> PreparedRun:
         "this is part %s: every shard whose number, divided by %d, leaves %d", task, task.total, task.number - 1
     )
     if not paths.run_record.exists():
-        with wait_for_lock(paths.plan_lock, _holder(), context.stop.check):
+        with wait_for_lock(paths.plan_lock, lock_holder(), context.stop.check):
             if not paths.run_record.exists():
                 return prepare_run(context)
     return prepare_run(context)
@@ -129,16 +131,16 @@ def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
     """Write the summary and `_SUCCESS` where every shard is there; whoever completes the last one does so, once."""
     paths = run.paths
     if run.context.options.task is None:
-        return Outcome(_write_end(run, done), None)
+        return Outcome(write_end(run, done), None)
     absent = [shard for shard in run.shards if shard.index not in done and not paths.shard(shard.index).exists()]
     if not absent:
-        with wait_for_lock(paths.finish_lock, _holder(), run.context.stop.check):
+        with wait_for_lock(paths.finish_lock, lock_holder(), run.context.stop.check):
             if paths.success.exists() and paths.summary.exists():
-                return Outcome(_summary(run, done), None)
+                return Outcome(summary_of(run, done), None)
             everything = complete_shards(run, run.shards)
             absent = [shard for shard in run.shards if shard.index not in everything]
             if not absent:
-                return Outcome(_write_end(run, everything), None)
+                return Outcome(write_end(run, everything), None)
     logger.info(
         "part %s is complete; %d of %d shards are other parts' and not there yet",
         run.context.options.task,
@@ -146,11 +148,12 @@ def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
         len(run.shards),
         extra=fields("part_finished", shards_absent=len(absent)),
     )
-    return Outcome(_summary(run, done), None, len(absent))
+    return Outcome(summary_of(run, done), None, len(absent))
 
 
-def _write_end(run: PreparedRun, done: dict[int, ShardRecord]) -> Summary:
-    paths, summary = run.paths, _summary(run, done)
+def write_end(run: SettledRun, done: dict[int, ShardRecord]) -> Summary:
+    """Write the summary and `_SUCCESS`; every shard is there."""
+    paths, summary = run.paths, summary_of(run, done)
     write_record(paths.summary, summary, paths.temporary)
     publish_bytes(paths.success, b"", paths.temporary)
     logger.info(
@@ -251,5 +254,6 @@ def _next_attempt(paths: RunPaths) -> int:
     return number
 
 
-def _summary(run: PreparedRun, done: dict[int, ShardRecord]) -> Summary:
+def summary_of(run: SettledRun, done: dict[int, ShardRecord]) -> Summary:
+    """Add up what is done."""
     return summarise(run.job, run.paths, run.record, [done[index] for index in sorted(done)])

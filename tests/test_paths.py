@@ -27,6 +27,11 @@ def test_names_are_the_documented_ones(tmp_path: Path) -> None:
         "state/attempt": paths.attempt,
         "state/shards/part-00007.json": paths.shard_record(7),
         "state/tmp": paths.temporary,
+        "state/slurm/array.sbatch": paths.slurm_array_script,
+        "state/slurm/finish.sbatch": paths.slurm_finish_script,
+        "state/slurm/finish.log": paths.slurm_finish_log,
+        "state/slurm/submit.log": paths.slurm_submit_log,
+        "state/slurm/task-%2a-of-16.log": paths.slurm / paths.slurm_log_name(16),
     }
     assert {name: path.relative_to(tmp_path).as_posix() for name, path in names.items()} == {
         name: name for name in names
