@@ -76,6 +76,7 @@ Example:
 @click.option("--sample", type=click.IntRange(min=1), help="Score N rows drawn at random.", metavar="N")
 @click.option("--seed", type=int, help="The seed of --sample, 0 if absent.")
 @click.option("--task", metavar="I/N", help="Do part I of N of the shards, I from 1 to N, beside other such tasks.")
+@click.option("--new-files", is_flag=True, help="Score files too that the input had not when this output was begun.")
 @click.option("--restart", is_flag=True, help="Begin anew: remove what batchzs wrote into the output before.")
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -87,6 +88,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     sample: int | None,
     seed: int | None,
     task: str | None,
+    new_files: bool,
     restart: bool,
 ) -> None:
     """Score a job's texts, or what is missing of them.
@@ -97,6 +99,8 @@ def run(  # noqa: PLR0913 - one parameter an option
         raise UsageError("--limit and --sample exclude each other: the first rows, or random ones")
     if seed is not None and sample is None:
         raise UsageError("--seed goes with --sample: how many rows are to be drawn?")
+    if new_files and (limit is not None or sample is not None):
+        raise UsageError("--new-files scores every row of the new files: leave --limit and --sample out")
     if task is not None and restart:
         raise UsageError("--restart begins the whole run anew and --task does a part of one: restart without --task")
     config = begin(job, overrides, log_format)
@@ -113,7 +117,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     part = slurm_task(os.environ, recorded_tasks(paths)) if task is None else parse_task(task)
     if part is not None and restart:
         raise UsageError("--restart begins the whole run anew and a task does a part of one: restart outside the array")
-    options = RunOptions(Selection(limit, sample, seed or 0), restart=restart, offline=offline, task=part)
+    selection = Selection(limit, sample, seed or 0)
+    options = RunOptions(selection, restart=restart, offline=offline, new_files=new_files, task=part)
     hook = TestHook.from_environment(os.environ)
     stop = StopFlag()
     context = RunContext(config, paths, options, hook, stop, _progress(log_format))

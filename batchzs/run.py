@@ -7,21 +7,27 @@ its rows are durable, so the process may die at any line here and the same comma
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from batchzs.durable import hold_lock, make_folders, publish_bytes, refuse_links, remove, wait_for_lock
+from batchzs.durable import (
+    hold_lock,
+    lock_holder,
+    make_folders,
+    publish_bytes,
+    refuse_links,
+    remove,
+    wait_for_lock,
+)
 from batchzs.errors import TooManyBadRowsError
+from batchzs.input_now import remove_end
 from batchzs.logs import fields, log_to_file
 from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, count_quarantined, write_record
 from batchzs.resources import adopt, load_pair_model, place
-from batchzs.resume import complete_shards, describe_indices, sweep_temporary_files
+from batchzs.resume import complete_shards, describe_indices, num_later_shards, sweep_temporary_files
 from batchzs.space import compare_space, estimated_bytes
 from batchzs.summary import summarise
 
@@ -74,8 +80,7 @@ def run_job(context: RunContext) -> Outcome:
         missing = [shard for shard in shards if shard.index not in done]
         _say_what_is_done(shards, done, missing)
         if missing:
-            for path in (paths.success, paths.summary):
-                remove(path)
+            remove_end(paths)
             done |= _score_missing(run, shards, done, missing)
             if not is_alone:  # another run may have written the same shards since, and records with other times
                 done = complete_shards(run, shards)
@@ -94,7 +99,7 @@ def _locked(context: RunContext) -> Iterator[bool]:
     Yields:
         Whether the lock is held; see `hold_lock`.
     """
-    paths, task, holder = context.paths, context.options.task, _holder()
+    paths, task, holder = context.paths, context.options.task, lock_holder()
     if task is None:
         with hold_lock(paths.lock, holder) as is_alone:
             yield is_alone
@@ -102,10 +107,6 @@ def _locked(context: RunContext) -> Iterator[bool]:
     part = f"part {task}"
     with hold_lock(paths.lock, holder, shared=True), hold_lock(paths.task_lock(task), holder, part=part) as is_alone:
         yield is_alone
-
-
-def _holder() -> str:
-    return f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _prepare(context: RunContext) -> PreparedRun:
@@ -117,7 +118,7 @@ def _prepare(context: RunContext) -> PreparedRun:
         "this is part %s: every shard whose number, divided by %d, leaves %d", task, task.total, task.number - 1
     )
     if not paths.run_record.exists():
-        with wait_for_lock(paths.plan_lock, _holder(), context.stop.check):
+        with wait_for_lock(paths.plan_lock, lock_holder(), context.stop.check):
             if not paths.run_record.exists():
                 return prepare_run(context)
     return prepare_run(context)
@@ -129,28 +130,32 @@ def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
     if run.context.options.task is None:
         return Outcome(_write_end(run, done), None)
     absent = [shard for shard in run.shards if shard.index not in done and not paths.shard(shard.index).exists()]
-    if not absent:
-        with wait_for_lock(paths.finish_lock, _holder(), run.context.stop.check):
+    if not absent and num_later_shards(run) is None:
+        with wait_for_lock(paths.finish_lock, lock_holder(), run.context.stop.check):
             if paths.success.exists() and paths.summary.exists():
                 return Outcome(_summary(run, done), None)
             everything = complete_shards(run, run.shards)
             absent = [shard for shard in run.shards if shard.index not in everything]
             if not absent:
                 return Outcome(_write_end(run, everything), None)
+    # Another task may have taken in new files since this one began, and ends the run with their shards.
+    num_later = num_later_shards(run) or 0
     logger.info(
         "part %s is complete; %d of %d shards are other parts' and not there yet",
         run.context.options.task,
-        len(absent),
-        len(run.shards),
-        extra=fields("part_finished", shards_absent=len(absent)),
+        len(absent) + num_later,
+        len(run.shards) + num_later,
+        extra=fields("part_finished", shards_absent=len(absent) + num_later),
     )
-    return Outcome(_summary(run, done), None, len(absent))
+    return Outcome(_summary(run, done), None, len(absent) + num_later)
 
 
 def _write_end(run: PreparedRun, done: dict[int, ShardRecord]) -> Summary:
     paths, summary = run.paths, _summary(run, done)
     write_record(paths.summary, summary, paths.temporary)
     publish_bytes(paths.success, b"", paths.temporary)
+    if num_later_shards(run) is not None:  # see where a generation is settled
+        remove_end(paths)
     logger.info(
         "finished: %s rows in %s, %d quarantined",
         f"{summary.num_rows:,}",

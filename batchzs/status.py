@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from batchzs.errors import UsageError
+from batchzs.known_input import stored_generations
 from batchzs.progress import format_duration
 from batchzs.records import RunRecord, ShardRecord, count_quarantined, read_record
 
@@ -79,7 +80,8 @@ def read_status(paths: RunPaths) -> RunStatus:
         and (one := read_record(path, ShardRecord)) is not None
     ]
     workers = _workers(paths)
-    num_rows = None if record is None else _selected_rows(record)
+    added = [one.generation for one in stored_generations(paths)]
+    num_rows = None if record is None else _selected_rows(record) + sum(one.num_rows for one in added)
     labels: Counter[str] = Counter()
     for shard in done:
         labels.update(shard.labels)
@@ -94,7 +96,7 @@ def read_status(paths: RunPaths) -> RunStatus:
         output=str(paths.output),
         is_finished=paths.success.exists(),
         num_rows=num_rows,
-        num_shards=None if record is None else record.num_shards,
+        num_shards=None if record is None else record.num_shards + sum(one.num_shards for one in added),
         num_rows_done=num_done,
         num_shards_done=len(done),
         num_quarantined=sum(count_quarantined(shard.statuses) for shard in done),
