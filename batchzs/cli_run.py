@@ -106,6 +106,7 @@ Example:
     metavar="TIME",
     help="Stop in order before then: 7h30m or 90m from now, 06:00, or 2026-12-01T06:00. A Slurm job's limit is known.",
 )
+@click.option("--new-files", is_flag=True, help="Score files too that the input had not when this output was begun.")
 @click.option("--restart", is_flag=True, help="Begin anew: remove what batchzs wrote into the output before.")
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -118,6 +119,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     seed: int | None,
     task: str | None,
     deadline: str | None,
+    new_files: bool,
     restart: bool,
 ) -> None:
     """Score a job's texts, or what is missing of them.
@@ -125,6 +127,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     The same command again, after whatever interruption, goes on where the last one stopped.
     """
     selection = selection_of(limit, sample, seed)
+    if new_files and (limit is not None or sample is not None):
+        raise UsageError("--new-files scores every row of the new files: leave --limit and --sample out")
     if task is not None and restart:
         raise UsageError("--restart begins the whole run anew and --task does a part of one: restart without --task")
     config = begin(job, overrides, log_format)
@@ -142,7 +146,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     part = slurm_task(os.environ, recorded_tasks(paths)) if task is None else parse_task(task)
     if part is not None and restart:
         raise UsageError("--restart begins the whole run anew and a task does a part of one: restart outside the array")
-    options = RunOptions(selection, restart=restart, offline=offline, task=part)
+    options = RunOptions(selection, restart=restart, offline=offline, new_files=new_files, task=part)
     hook = TestHook.from_environment(os.environ)
     stop = StopFlag(find_deadline(deadline, os.environ))
     before = durable_progress(paths, part)

@@ -15,8 +15,10 @@ import fcntl
 import logging
 import os
 import secrets
+import socket
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
 
 from batchzs.errors import LockedError, MachineError
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 #: So much of a lock file is shown: what batchzs writes there is shorter, and others may have written it.
 _HOLDER_BYTES = 200
 _LOCK_POLL_S = 0.2
+#: How file systems say that they have no hard links.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def make_folders(*folders: Path) -> None:
@@ -88,19 +92,25 @@ def publish(path: Path, temporary_folder: Path) -> Iterator[IO[bytes]]:
     Raises:
         MachineError: the disk is full, read-only, or otherwise in the way. Nothing stays behind.
     """
+    with _temporary_name(path, temporary_folder) as temporary:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def _temporary_name(path: Path, temporary_folder: Path) -> Iterator[Path]:
+    """A name for what is to become `path`; what still has it when the block ends is removed."""
     # A name that nobody else has: two machines may share a process id, and on a file system without locks an output.
     temporary = temporary_folder / f"{path.name}.{secrets.token_hex(8)}.tmp"
     try:
         try:
-            with temporary.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
+            yield temporary
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
     except OSError as exc:
         where = f" ({exc.filename})" if exc.filename else ""
         raise MachineError(
@@ -113,6 +123,56 @@ def publish_bytes(path: Path, content: bytes, temporary_folder: Path) -> None:
     """Give `path` this content, all or nothing; see `publish`."""
     with publish(path, temporary_folder) as file:
         file.write(content)
+
+
+def publish_new(path: Path, content: bytes, temporary_folder: Path) -> bool:
+    """Give `path` this content, all or nothing, unless the name is taken: of several the first one wins, locks or not.
+
+    Returns:
+        Whether the name is this content's; False where something else had it before.
+
+    Raises:
+        MachineError: the disk is full, read-only, or otherwise in the way. Nothing stays behind.
+    """
+    with _temporary_name(path, temporary_folder) as temporary:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        is_first = _take_name(temporary, path)
+        sync_folder(path.parent)
+    return is_first
+
+
+def _take_name(temporary: Path, path: Path) -> bool:
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        return path.samefile(temporary)  # over a network a link may be made and the answer lost
+    except OSError as exc:
+        if exc.errno not in _NO_LINKS:
+            raise
+        # A file system without hard links: an instant between looking and renaming remains.
+        if path.exists() or path.is_symlink():
+            return False
+        temporary.replace(path)
+    return True
+
+
+def move(path: Path, target: Path) -> None:
+    """Give a whole file another name on the same file system, durably.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        MachineError: the disk is in the way.
+    """
+    try:
+        path.replace(target)
+        sync_folder(target.parent)
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise MachineError(f"{target}: cannot be written: {exc.strerror}. Mend the permissions and try again") from exc
 
 
 def remove(path: Path) -> None:
@@ -137,6 +197,11 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock_holder() -> str:
+    """What a lock file says of who holds it."""
+    return f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @contextmanager

@@ -10,14 +10,14 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from batchzs.durable import hold_lock, make_folders, refuse_links, remove, wait_for_lock
+from batchzs.durable import hold_lock, lock_holder, make_folders, refuse_links, remove, wait_for_lock
 from batchzs.errors import DifferenceError
 from batchzs.fingerprint import fingerprint_of, refuse_other_job
 from batchzs.finished import is_there, open_run
 from batchzs.logs import fields, log_to_file
 from batchzs.resources import precision_again
 from batchzs.resume import complete_shards, describe_indices
-from batchzs.run import lock_holder, summary_of, write_end
+from batchzs.run import summary_of, write_end
 from batchzs.status import read_status
 from batchzs.tasks import Task
 from batchzs.test_hook import TestHook

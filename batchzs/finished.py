@@ -18,9 +18,10 @@ from batchzs.inputs.dtypes import dtype_from_text
 from batchzs.inputs.frozen import check_unchanged, input_set_from_json
 from batchzs.inputs.rows import InputSet
 from batchzs.job import JobConfig
+from batchzs.known_input import KnownInput, read_added, read_first
 from batchzs.models.classes import ClassIndices
 from batchzs.paths import RunPaths
-from batchzs.plan import Selection, Shard, plan_shards
+from batchzs.plan import Selection, Shard, plan_generations
 from batchzs.records import FORMAT_VERSION, RunRecord
 
 if TYPE_CHECKING:
@@ -38,9 +39,14 @@ class FinishedRun:
     record: RunRecord
     job: JobConfig
     selection: Selection
-    inputs: InputSet
+    known: KnownInput
     shards: list[Shard]
     check: Callable[[], None] = lambda: None  # called between files; what it raises ends the looking
+
+    @property
+    def inputs(self) -> InputSet:
+        """All input files, in the order of their rows."""
+        return self.known.inputs
 
     @property
     def classes(self) -> ClassIndices:
@@ -80,9 +86,7 @@ def open_run(output: Path) -> FinishedRun:
     """
     paths = RunPaths(output.absolute())
     record = _run_record(paths, output)
-    inputs = _inputs(paths)
-    if inputs.digest != record.input_digest:
-        raise _damaged(paths.inputs, "lists another input than the one that run.json was made with", lost_inputs=True)
+    known = _known_input(paths, record)
     try:
         job = JobConfig.model_validate_json(json.dumps(record.job))
         selection = _selection(record)
@@ -93,8 +97,8 @@ def open_run(output: Path) -> FinishedRun:
         raise _damaged(paths.run_record, f"its class indices lie outside the model's {model.num_classes} classes")
     if record.resolved.shard_rows < 1:
         raise _damaged(paths.run_record, f"its shards have {record.resolved.shard_rows} rows")
-    shards = plan_shards([file.num_rows for file in inputs.files], record.resolved.shard_rows, selection)
-    return FinishedRun(paths, record, job, selection, inputs, shards)
+    shards = plan_generations(known.row_counts, record.resolved.shard_rows, selection)
+    return FinishedRun(paths, record, job, selection, known, shards)
 
 
 def input_file_now(file: InputFile) -> InputFile:
@@ -140,6 +144,21 @@ def _run_record(paths: RunPaths, output: Path) -> RunRecord:
         return RunRecord.model_validate_json(content)
     except ValidationError as exc:
         raise _damaged(paths.run_record, _first_fault(exc)) from exc
+
+
+def _known_input(paths: RunPaths, record: RunRecord) -> KnownInput:
+    first = read_first(paths, record.input_digest)
+    if first is None:
+        first = _inputs(paths)  # which says what is wrong with it
+    if first.digest != record.input_digest:
+        raise _damaged(paths.inputs, "lists another input than the one that run.json was made with", lost_inputs=True)
+    added, damaged = read_added(paths, first)
+    if damaged is not None:
+        raise DifferenceError(
+            f"{damaged}: is damaged, or of another run: run the job again with --new-files, which makes it anew as "
+            "long as the input is unchanged"
+        )
+    return KnownInput(first, added)
 
 
 def _inputs(paths: RunPaths) -> InputSet:

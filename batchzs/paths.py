@@ -47,6 +47,18 @@ class RunPaths:
         """The frozen list of input files."""
         return self.state / "inputs.json"
 
+    def staged_inputs(self, digest: str) -> Path:
+        """The frozen list until the run's record is there; the name is the content's, so that no other list has it."""
+        return self.state / f"inputs-{digest[:16]}.json"
+
+    def all_staged_inputs(self) -> list[Path]:
+        """Every such list there is."""
+        return sorted(self.state.glob("inputs-*.json"))
+
+    def generation(self, number: int) -> Path:
+        """The files that were added to the input as one generation; the first one, in `inputs`, is number 1."""
+        return self.state / f"generation-{number:05d}.json"
+
     @property
     def summary(self) -> Path:
         """Every number of the closing summary."""
@@ -159,4 +171,6 @@ class RunPaths:
         yield from sorted(self.shard_records.glob("part-[0-9]*.json"))
         yield from sorted(self.journals.glob("part-[0-9]*.journal"))
         yield from sorted(self.temporary.glob("*.tmp"))
+        yield from sorted(self.state.glob("generation-[0-9]*.json"), reverse=True)
+        yield from self.all_staged_inputs()
         yield from (self.attempt, self.inputs, self.run_record)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ class Shard:
     index: int
     first_row: int  # ordinal of its first row among all selected rows
     spans: tuple[RowSpan, ...]
+    generation: int = 1  # of the input's files
 
     @property
     def num_rows(self) -> int:
@@ -73,6 +74,44 @@ def plan_shards(row_counts: Sequence[int], shard_rows: int, selection: Selection
             for number, first in enumerate(range(0, selected, shard_rows))
         ]
     return shards or [Shard(0, 0, ())]
+
+
+def plan_generations(generations: Sequence[Sequence[int]], shard_rows: int, selection: Selection) -> list[Shard]:
+    """Cut files that came one generation after the other: each generation into shards of its own, numbered through.
+
+    Args:
+        generations: of each generation the rows of each of its files.
+        shard_rows: rows of a shard, at least 1.
+        selection: which rows of the first generation; of the others it is all.
+
+    Returns:
+        Shards in order. Those of earlier generations do not depend on later ones.
+
+    >>> for shard in plan_generations([[3], [2, 2]], 2, Selection()):
+    ...     print(shard.index, shard.first_row, [(one.file_index, one.start, one.stop) for one in shard.spans])
+    0 0 [(0, 0, 2)]
+    1 2 [(0, 2, 3)]
+    2 3 [(1, 0, 2)]
+    3 5 [(2, 0, 2)]
+    """
+    first, *added = generations
+    shards = plan_shards(first, shard_rows, selection)
+    num_files = len(first)
+    for number, row_counts in enumerate(added, start=2):
+        own = [shard for shard in plan_shards(row_counts, shard_rows, Selection()) if shard.num_rows]
+        num_rows = shards[-1].first_row + shards[-1].num_rows
+        shards += [
+            replace(
+                shard,
+                index=len(shards) + place,
+                first_row=num_rows + shard.first_row,
+                spans=tuple(replace(span, file_index=num_files + span.file_index) for span in shard.spans),
+                generation=number,
+            )
+            for place, shard in enumerate(own)
+        ]
+        num_files += len(row_counts)
+    return shards
 
 
 def spread_rows(shards: Sequence[Shard], num_rows: int) -> list[RowSpan]:

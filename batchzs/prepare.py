@@ -6,7 +6,6 @@ and see that job, model and input are still the same.
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,18 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchzs import __version__
-from batchzs.durable import publish_bytes
-from batchzs.errors import InputError, OtherJobError, UsageError
+from batchzs.durable import publish_new, remove
+from batchzs.errors import OtherJobError, UsageError
 from batchzs.fingerprint import digest_of, fingerprint_of, refuse_other_job
+from batchzs.input_now import InputNow
 from batchzs.inputs.discovery import find_files
-from batchzs.inputs.frozen import check_unchanged, input_set_from_json, input_set_to_json
 from batchzs.inputs.spec import ReadSpec
 from batchzs.job import added_column_names
+from batchzs.known_input import place_first, stage_first
 from batchzs.logs import fields
 from batchzs.margin import MarginMeasurer, num_sample_texts
 from batchzs.models.opening import OpenedModel, open_model
-from batchzs.plan import Selection, Shard, plan_shards, spread_rows
-from batchzs.records import FORMAT_VERSION, RunRecord, read_json, read_record, write_record
+from batchzs.plan import Selection, Shard, plan_generations, spread_rows
+from batchzs.records import FORMAT_VERSION, RunRecord, read_json, read_record, record_content, write_record
 from batchzs.resources import (
     engine_settings,
     load_pair_model,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from batchzs.engine import PairModel
     from batchzs.inputs.rows import FoundFile, InputSet
     from batchzs.job import JobConfig
+    from batchzs.known_input import KnownInput
     from batchzs.paths import RunPaths
     from batchzs.progress import Progress
     from batchzs.records import Resolved
@@ -62,6 +63,7 @@ class RunOptions:
     selection: Selection
     restart: bool = False
     offline: bool = False
+    new_files: bool = False  # take in files that the run was not begun with
     task: Task | None = None  # None: the whole run
 
 
@@ -83,7 +85,7 @@ class PreparedRun:
 
     context: RunContext
     spec: ReadSpec
-    inputs: InputSet
+    known: KnownInput
     shards: list[Shard]
     record: RunRecord
     opened: OpenedModel
@@ -98,6 +100,11 @@ class PreparedRun:
     def paths(self) -> RunPaths:
         """The output's names."""
         return self.context.paths
+
+    @property
+    def inputs(self) -> InputSet:
+        """All input files, in the order of their rows."""
+        return self.known.inputs
 
     @property
     def fingerprint_digest(self) -> str:
@@ -149,36 +156,51 @@ def prepare_run(context: RunContext) -> PreparedRun:
         job, begun.model if begun else None, offline=context.options.offline, on_chunk=context.stop.check
     )
     context.stop.check()
-    if begun is None:
-        return _begin(context, spec, found, opened)
+    now = InputNow(context, spec, found)
+    return _begin(now, opened) if begun is None else _go_on(now, opened, begun)
+
+
+def _go_on(now: InputNow, opened: OpenedModel, begun: RunRecord) -> PreparedRun:
+    """Take over what was settled, and see that job, model and input are still the same."""
+    context = now.context
     model = opened.record(begun.model.num_classes)
-    precision = precision_again(job, begun.resolved, context.hook)
-    now = fingerprint_of(job, model, precision, context.options.selection, context.hook.description)
-    refuse_other_job(begun.fingerprint, now, paths.output)
-    inputs = _inputs_again(context, spec, found, begun)
-    return PreparedRun(context, spec, inputs, _plan(context, inputs, begun.resolved), begun, opened, loaded=None)
+    precision = precision_again(context.job, begun.resolved, context.hook)
+    fingerprint = fingerprint_of(context.job, model, precision, context.options.selection, context.hook.description)
+    refuse_other_job(begun.fingerprint, fingerprint, context.paths.output)
+
+    def plan(known: KnownInput) -> list[Shard]:
+        return _plan(context, known, begun.resolved)
+
+    known = now.known_again(begun)
+    if context.options.new_files:
+        known = now.take_in(known, plan)
+    return PreparedRun(context, now.spec, known, plan(known), begun, opened, loaded=None)
 
 
-def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], opened: OpenedModel) -> PreparedRun:
+def _begin(now: InputNow, opened: OpenedModel) -> PreparedRun:
     """Settle a new run and write it down; its record comes last, so that what it names is there."""
-    job, paths, hook = context.job, context.paths, context.hook
+    context, job, paths, hook = now.context, now.context.job, now.context.paths, now.context.hook
     from batchzs.inputs.read import read_rows
 
     placement = place(job, hook)
     resolved = resolve(job, placement, hook)
-    inputs = _freeze(context, spec, found)
-    _refuse_taken_names(job, inputs)
+    known = now.known_with(now.freeze_first())
+    _refuse_taken_names(job, known.first)
     loaded = load_pair_model(opened, placement, resolved, hook, context.stop.check)
     context.stop.check()
     resolved = settle_batch_tokens(job, resolved, loaded)
     model = opened.record(loaded.model.num_classes)
-    shards = _plan(context, inputs, resolved)
+    shards = _plan(context, known, resolved)
     fingerprint = fingerprint_of(job, model, resolved.precision, context.options.selection, hook.description)
+    begun = None if context.options.restart else read_record(paths.run_record, RunRecord)
+    if begun is not None:  # where there are no locks: another task was faster
+        return _go_on(now, opened, begun)
+    digests = {known.first.digest, *(one.input_digest for one in known.generations)}
     if not context.options.restart:
-        refuse_foreign_shards(paths, digest_of(fingerprint), inputs.digest)
+        refuse_foreign_shards(paths, digest_of(fingerprint), digests)
     if job.rescores_close(resolved.precision):
         spans = spread_rows(shards, num_sample_texts(len(job.labels)))
-        texts = read_rows(spec, inputs, spans, context.stop.check).texts
+        texts = read_rows(now.spec, known.inputs, spans, context.stop.check).texts
         resolved = _with_margin(context, texts, opened, loaded.model, resolved)
     record = RunRecord(
         format_version=FORMAT_VERSION,
@@ -188,21 +210,43 @@ def _begin(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], open
         fingerprint=fingerprint,
         resolved=resolved,
         model=model,
-        input_digest=inputs.digest,
-        num_rows=inputs.num_rows,
-        num_shards=len(shards),
+        input_digest=known.first.digest,
+        num_rows=known.first.num_rows,
+        num_shards=sum(shard.generation == 1 for shard in shards),
         num_tasks=context.options.task.total if context.options.task else None,
         first_task_id=context.options.task.first_id if context.options.task else None,
         test_hook=hook.description,
     )
     if context.options.restart:  # as late as this: a job that cannot run costs nobody the results that are there
         remove_run(paths)
-        refuse_foreign_shards(paths, digest_of(fingerprint), inputs.digest)
+        refuse_foreign_shards(paths, digest_of(fingerprint), digests)
     hook.reach("inputs-frozen")
-    _write_inputs(paths, inputs)
-    write_record(paths.run_record, record, paths.temporary)
+    stage_first(paths, known.first)
+    hook.reach("inputs-stored")
+    begun = _record_run(paths, record)
     hook.reach("run-recorded")
-    return PreparedRun(context, spec, inputs, shards, record, opened, loaded.model)
+    if begun != record:
+        logger.info("another task has settled this run meanwhile: taking over what it settled")
+        if begun.input_digest != record.input_digest:
+            remove(paths.staged_inputs(record.input_digest))
+        return _go_on(now, opened, begun)
+    place_first(paths, record.input_digest)
+    return PreparedRun(context, now.spec, known, shards, record, opened, loaded.model)
+
+
+def _record_run(paths: RunPaths, record: RunRecord) -> RunRecord:
+    """Write a run's record unless one is there by now: where locks do not work, the first of several tasks decides.
+
+    Returns:
+        The record that holds.
+    """
+    if publish_new(paths.run_record, record_content(record), paths.temporary):
+        return record
+    begun = read_record(paths.run_record, RunRecord)
+    if begun is None:  # damaged, which was said before
+        write_record(paths.run_record, record, paths.temporary)
+        return record
+    return begun
 
 
 def _with_margin(
@@ -233,9 +277,8 @@ def _with_margin(
     return resolved.model_copy(update={"rescore_margin": margin})
 
 
-def _plan(context: RunContext, inputs: InputSet, resolved: Resolved) -> list[Shard]:
-    row_counts = [file.num_rows for file in inputs.files]
-    shards = plan_shards(row_counts, resolved.shard_rows, context.options.selection)
+def _plan(context: RunContext, known: KnownInput, resolved: Resolved) -> list[Shard]:
+    shards = plan_generations(known.row_counts, resolved.shard_rows, context.options.selection)
     if len(shards) > MAX_SHARDS:
         raise UsageError(
             f"output.shard_rows: {resolved.shard_rows:,} makes {len(shards):,} shards, expected at most "
@@ -276,26 +319,6 @@ def _refuse_taken_names(job: JobConfig, inputs: InputSet) -> None:
         )
 
 
-def _freeze(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile]) -> InputSet:
-    from batchzs.inputs.freeze import freeze_inputs
-
-    inputs = freeze_inputs(spec, found, on_progress=lambda _: context.stop.check())
-    num_bad = sum(file.num_bad_rows for file in inputs.files)
-    logger.info(
-        "input: %d file(s), %s rows, %d of them damaged",
-        len(inputs.files),
-        f"{inputs.num_rows:,}",
-        num_bad,
-        extra=fields("input_frozen", files=len(inputs.files), rows=inputs.num_rows, bad_rows=num_bad),
-    )
-    return inputs
-
-
-def _write_inputs(paths: RunPaths, inputs: InputSet) -> None:
-    text = json.dumps(input_set_to_json(inputs), ensure_ascii=False)
-    publish_bytes(paths.inputs, text.encode(), paths.temporary)
-
-
 def recorded_tasks(paths: RunPaths) -> tuple[int, int] | None:
     """How many tasks a run was begun with, and what the scheduler called the first one; None where none is recorded."""
     record = read_record(paths.run_record, RunRecord)
@@ -315,30 +338,3 @@ def _read_run_record(paths: RunPaths) -> RunRecord | None:
     if record is None and paths.run_record.exists():
         logger.warning("%s: is damaged: settling the run again; finished shards stay if they fit", paths.run_record)
     return record
-
-
-def _inputs_again(context: RunContext, spec: ReadSpec, found: Sequence[FoundFile], begun: RunRecord) -> InputSet:
-    """The frozen input, seen to be what is there now; frozen again where its record was lost."""
-    paths = context.paths
-    frozen = _read_inputs(paths)
-    if frozen is not None:
-        inputs = check_unchanged(frozen, found, lambda _: context.stop.check())
-    else:
-        logger.warning("%s: is missing or damaged: reading the input again", paths.inputs)
-        inputs = _freeze(context, spec, found)
-        if inputs.digest != begun.input_digest:
-            raise InputError(
-                f"the input is not what it was when this run began ({inputs.num_rows:,} rows now, {begun.num_rows:,} "
-                "then): put it back as it was, use another output.path, or begin anew with --restart"
-            )
-    if inputs != frozen:
-        _write_inputs(paths, inputs)
-    return inputs
-
-
-def _read_inputs(paths: RunPaths) -> InputSet | None:
-    raw = read_json(paths.inputs)
-    try:
-        return input_set_from_json(raw) if isinstance(raw, dict) else None
-    except InputError:
-        return None

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from batchzs.durable import publish_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 #: Raised when a record's meaning changes, so that an older batchzs does not misread a newer run.
@@ -82,7 +82,7 @@ class FingerprintRecord(_Record):
 
 
 class RunRecord(_Record):
-    """What a run is, settled when it first began."""
+    """What a run is, settled when it first began; its numbers are those of the files that it was begun with."""
 
     format_version: int
     batchzs_version: str
@@ -98,6 +98,17 @@ class RunRecord(_Record):
     num_tasks: int | None = None
     first_task_id: int | None = None
     test_hook: dict[str, JsonValue]
+
+
+class Generation(_Record):
+    """Files that were added to the input of a run together, and the shards that their rows are cut into."""
+
+    number: int  # 2 for the first that were added: the files that the run was begun with are generation 1
+    num_files: int
+    num_rows: int
+    num_shards: int
+    input_digest: str  # of all files up to these: what the shards of this generation carry
+    begun_at: str
 
 
 class SplitRecord(_Record):
@@ -176,6 +187,11 @@ class Summary(_Record):
     test_hook: dict[str, JsonValue]
 
 
+def input_digest_of(run: RunRecord, added: Sequence[Generation], number: int) -> str:
+    """The digest of all files up to a generation, of which the run's own is number 1."""
+    return run.input_digest if number == 1 else added[number - 2].input_digest
+
+
 AnyRecord = TypeVar("AnyRecord", bound=_Record)
 
 
@@ -185,8 +201,12 @@ def write_record(path: Path, record: _Record, temporary_folder: Path) -> None:
     Raises:
         MachineError: the disk is in the way.
     """
-    text = json.dumps(record.model_dump(mode="json"), ensure_ascii=False, indent=1)
-    publish_bytes(path, text.encode() + b"\n", temporary_folder)
+    publish_bytes(path, record_content(record), temporary_folder)
+
+
+def record_content(record: _Record) -> bytes:
+    """A record as it lies in its file."""
+    return json.dumps(record.model_dump(mode="json"), ensure_ascii=False, indent=1).encode() + b"\n"
 
 
 def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord | None:

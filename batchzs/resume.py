@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from batchzs.durable import sync_folder
 from batchzs.errors import MachineError, OtherJobError
-from batchzs.records import ShardRecord, read_json, read_record, write_record
+from batchzs.known_input import KnownInput, next_generation
+from batchzs.records import ShardRecord, input_digest_of, read_json, read_record, write_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow.parquet as pq
     from pydantic import JsonValue
@@ -54,6 +55,10 @@ class SettledRun(Protocol):
         """The job."""
 
     @property
+    def known(self) -> KnownInput:
+        """Its files, by generations."""
+
+    @property
     def shards(self) -> Sequence[Shard]:
         """All its shards."""
 
@@ -73,7 +78,7 @@ def shard_provenance(run: SettledRun, shard: Shard) -> dict[str, JsonValue]:
         "shard": shard.index,
         "first_row": shard.first_row,
         "num_rows": shard.num_rows,
-        "input": run.record.input_digest,
+        "input": input_digest_of(run.record, run.known.generations, shard.generation),
         "model": run.record.model.hub_id or Path(run.record.model.directory).name,
         "revision": run.record.model.revision,
         "model_files": {file.name: file.sha256 for file in run.record.model.files},
@@ -96,7 +101,11 @@ def complete_shards(run: SettledRun, shards: Sequence[Shard]) -> dict[int, Shard
         InterruptedRunError: a stop was asked for.
     """
     expected = {run.paths.shard(shard.index).name for shard in run.shards}
-    for path in _files_of_scores(run.paths):
+    strange = [path for path in _files_of_scores(run.paths) if path.name not in expected]
+    if strange:  # another task may have taken in new files since this one began
+        num_later = num_later_shards(run) or 0
+        expected |= {run.paths.shard(len(run.shards) + place).name for place in range(num_later)}
+    for path in strange:
         if path.name not in expected:
             raise OtherJobError(f"{path}: is none of this run's {len(expected)} shards: {_WAYS_OUT}")
     done = {}
@@ -120,8 +129,22 @@ def complete_shards(run: SettledRun, shards: Sequence[Shard]) -> dict[int, Shard
     return done
 
 
-def refuse_foreign_shards(paths: RunPaths, fingerprint: str, input_digest: str) -> None:
+def num_later_shards(run: SettledRun) -> int | None:
+    """Shards of generations that other tasks have settled since this process began; None where there are none."""
+    known, num_shards = run.known, None
+    while (one := next_generation(run.paths, known)) is not None:
+        known = KnownInput(known.first, (*known.added, one))
+        num_shards = (num_shards or 0) + one.generation.num_shards
+    return num_shards
+
+
+def refuse_foreign_shards(paths: RunPaths, fingerprint: str, input_digests: Collection[str]) -> None:
     """See that a new run does not begin among another one's shards.
+
+    Args:
+        paths: where the output lies.
+        fingerprint: the new run's.
+        input_digests: of its input, and of what was added to it since.
 
     Raises:
         OtherJobError: `scores/` holds a file that is not of a run with this fingerprint, on this input.
@@ -135,7 +158,7 @@ def refuse_foreign_shards(paths: RunPaths, fingerprint: str, input_digest: str) 
             raise OtherJobError(f"{path}: is a damaged shard, or none of batchzs: {_WAYS_OUT}")
         if provenance.get("fingerprint") != fingerprint:
             raise OtherJobError(f"{path}: was written by another job, whose record is gone: {_WAYS_OUT}")
-        if provenance.get("input") != input_digest:
+        if provenance.get("input") not in input_digests:
             raise OtherJobError(f"{path}: was made from another input, whose record is gone: {_WAYS_OUT}")
 
 

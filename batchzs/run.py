@@ -7,22 +7,28 @@ its rows are durable, so the process may die at any line here and the same comma
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from batchzs.durable import hold_lock, make_folders, publish_bytes, refuse_links, remove, wait_for_lock
+from batchzs.durable import (
+    hold_lock,
+    lock_holder,
+    make_folders,
+    publish_bytes,
+    refuse_links,
+    remove,
+    wait_for_lock,
+)
 from batchzs.errors import TooManyBadRowsError
+from batchzs.input_now import remove_end
 from batchzs.logs import fields, log_to_file
 from batchzs.pace import pace_of
 from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, count_quarantined, write_record
 from batchzs.resources import adopt, load_pair_model, place
-from batchzs.resume import complete_shards, describe_indices, sweep_temporary_files
+from batchzs.resume import complete_shards, describe_indices, num_later_shards, sweep_temporary_files
 from batchzs.space import compare_space, estimated_bytes
 from batchzs.summary import summarise
 
@@ -77,8 +83,7 @@ def run_job(context: RunContext) -> Outcome:
         missing = [shard for shard in shards if shard.index not in done]
         _say_what_is_done(shards, done, missing)
         if missing:
-            for path in (paths.success, paths.summary):
-                remove(path)
+            remove_end(paths)
             done |= _score_missing(run, shards, done, missing)
             if not is_alone:  # another run may have written the same shards since, and records with other times
                 done = complete_shards(run, shards)
@@ -107,11 +112,6 @@ def _locked(context: RunContext) -> Iterator[bool]:
         yield is_alone
 
 
-def lock_holder() -> str:
-    """What this process writes into a lock file, for people."""
-    return f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
 def _prepare(context: RunContext) -> PreparedRun:
     """Prepare the run; of several tasks that begin it at once one settles it, and the others take that over."""
     paths, task = context.paths, context.options.task
@@ -133,7 +133,7 @@ def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
     if run.context.options.task is None:
         return Outcome(write_end(run, done), None)
     absent = [shard for shard in run.shards if shard.index not in done and not paths.shard(shard.index).exists()]
-    if not absent:
+    if not absent and num_later_shards(run) is None:
         with wait_for_lock(paths.finish_lock, lock_holder(), run.context.stop.check):
             if paths.success.exists() and paths.summary.exists():
                 return Outcome(summary_of(run, done), None)
@@ -141,14 +141,16 @@ def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
             absent = [shard for shard in run.shards if shard.index not in everything]
             if not absent:
                 return Outcome(write_end(run, everything), None)
+    # Another task may have taken in new files since this one began, and ends the run with their shards.
+    num_later = num_later_shards(run) or 0
     logger.info(
         "part %s is complete; %d of %d shards are other parts' and not there yet",
         run.context.options.task,
-        len(absent),
-        len(run.shards),
-        extra=fields("part_finished", shards_absent=len(absent)),
+        len(absent) + num_later,
+        len(run.shards) + num_later,
+        extra=fields("part_finished", shards_absent=len(absent) + num_later),
     )
-    return Outcome(summary_of(run, done), None, len(absent))
+    return Outcome(summary_of(run, done), None, len(absent) + num_later)
 
 
 def write_end(run: SettledRun, done: dict[int, ShardRecord]) -> Summary:
@@ -156,6 +158,8 @@ def write_end(run: SettledRun, done: dict[int, ShardRecord]) -> Summary:
     paths, summary = run.paths, summary_of(run, done)
     write_record(paths.summary, summary, paths.temporary)
     publish_bytes(paths.success, b"", paths.temporary)
+    if num_later_shards(run) is not None:  # see where a generation is settled
+        remove_end(paths)
     logger.info(
         "finished: %s rows in %s, %d quarantined",
         f"{summary.num_rows:,}",

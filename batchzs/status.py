@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from batchzs.errors import UsageError
+from batchzs.known_input import stored_generations
 from batchzs.progress import format_duration
 from batchzs.records import RunRecord, ShardRecord, count_quarantined, read_record
 from batchzs.tasks import task_named
@@ -99,12 +100,14 @@ def read_status(paths: RunPaths) -> RunStatus:
         if paths.shard(int(path.stem.removeprefix("part-"))).exists()
         and (one := read_record(path, ShardRecord)) is not None
     ]
-    workers = _workers(paths, record, done)
-    num_rows = None if record is None else _selected_rows(record)
+    added = [one.generation for one in stored_generations(paths)]
+    num_rows = None if record is None else _selected_rows(record) + sum(one.num_rows for one in added)
+    num_shards = None if record is None else record.num_shards + sum(one.num_shards for one in added)
+    workers = _workers(paths, num_shards, done)
     labels: Counter[str] = Counter()
     for shard in done:
         labels.update(shard.labels)
-    progress = _progress(done, None if record is None else record.num_shards)
+    progress = _progress(done, num_shards)
     num_journalled = 0 if record is None else _rows_journalled(paths, record)
     remaining_s = None
     latest = _latest(done)
@@ -221,8 +224,7 @@ def _selected_rows(record: RunRecord) -> int:
     return min([record.num_rows, *(number for number in asked if isinstance(number, int))])
 
 
-def _workers(paths: RunPaths, record: RunRecord | None, done: Sequence[ShardRecord]) -> tuple[Worker, ...]:
-    num_shards = None if record is None else record.num_shards
+def _workers(paths: RunPaths, num_shards: int | None, done: Sequence[ShardRecord]) -> tuple[Worker, ...]:
     found = []
     for path in sorted(paths.tasks.glob("task-*.lock")):
         task = task_named(path.stem)

@@ -1,4 +1,4 @@
-"""The one hook for tests and benchmarks: a stand-in model, and places where the process kills itself.
+"""The one hook for tests and benchmarks: a stand-in model, and places where the process kills or stops itself.
 
 The environment variable BATCHZS_TEST_HOOK holds a JSON object; absent, nothing here does anything. Its keys:
 
@@ -10,6 +10,7 @@ nan_ends            with stand_in: "never" (default), or "in_fp32": the exact fo
 delay_s             with stand_in: seconds that each batch takes
 count_batches       with stand_in: a file that gets one line for every batch once it is scored, the number of its pairs,
                     so that a test sees over several attempts what was scored twice
+pause               as crash, with SIGSTOP: a test decides when the process goes on, and what happens before
 crash               "point" or "point:n": SIGKILL to itself the n-th time that the run reaches the point (see POINTS)
 
 A run under the hook says so in its first line and in its state.
@@ -41,7 +42,10 @@ VARIABLE = "BATCHZS_TEST_HOOK"
 #: Where a run can be told to die, in the order in which it comes by.
 POINTS = (
     "inputs-frozen",  # the input was read once, its list is about to be stored
+    "inputs-stored",  # the list is on disk, the run's record is not
     "run-recorded",  # the run's record is on disk, nothing is scored
+    "generation-frozen",  # new files were read once, and are about to be stored as a generation
+    "generation-recorded",  # the generation is on disk, nothing of it is scored
     "batch-scored",  # a batch's logits are in memory
     "journal-torn",  # the head of a record of the shard's journal is written, its payload is not
     "journal-written",  # a whole record is written, and not synced
@@ -64,6 +68,7 @@ class TestHook:
     nan_ends: Literal["never", "in_fp32"] = "never"
     delay_s: float = 0.0
     count_batches: str | None = None
+    pause: str | None = None
     crash: str | None = None
     _reached: dict[str, int] = field(default_factory=dict)
 
@@ -85,10 +90,11 @@ class TestHook:
             hook = TestHook(**settings)
         except (TypeError, ValueError) as exc:
             raise UsageError(f"{VARIABLE}: found {text!r}, expected a JSON object: {exc}") from exc
-        if hook.crash is not None and not re.fullmatch(rf"({'|'.join(POINTS)})(:[1-9][0-9]*)?", str(hook.crash)):
-            raise UsageError(
-                f"{VARIABLE}: crash is {hook.crash!r}, expected one of {', '.join(POINTS)}, with :n for the n-th time"
-            )
+        for key, point in (("pause", hook.pause), ("crash", hook.crash)):
+            if point is not None and not re.fullmatch(rf"({'|'.join(POINTS)})(:[1-9][0-9]*)?", str(point)):
+                raise UsageError(
+                    f"{VARIABLE}: {key} is {point!r}, expected one of {', '.join(POINTS)}, with :n for the n-th time"
+                )
         return hook
 
     @property
@@ -105,12 +111,11 @@ class TestHook:
 
     def reach(self, point: str) -> None:
         """Come by a point: where a crash is due, the process ends here as if the power had failed."""
-        if self.crash is None:
-            return
-        name, _, count = self.crash.partition(":")
         self._reached[point] = self._reached.get(point, 0) + 1
-        if point == name and self._reached[point] == int(count or 1):
-            os.kill(os.getpid(), signal.SIGKILL)
+        for due, number in ((self.pause, signal.SIGSTOP), (self.crash, signal.SIGKILL)):
+            name, _, count = (due or "").partition(":")
+            if point == name and self._reached[point] == int(count or 1):
+                os.kill(os.getpid(), number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -148,11 +149,16 @@ def verification_to_json(result: Verification, rescored: Rescored | None) -> dic
 
 
 def _record_faults(run: FinishedRun) -> Iterator[Finding]:
-    """run.json against itself and the plan."""
+    """run.json against itself and the plan; and the generations' records against theirs."""
+    num_shards = Counter(shard.generation for shard in run.shards)
+    records = {run.paths.run_record: run.record} | {
+        run.paths.generation(one.number): one for one in run.known.generations
+    }
+    for number, ((path, one), inputs) in enumerate(zip(records.items(), run.known.parts, strict=True), start=1):
+        for key, planned in (("num_rows", inputs.num_rows), ("num_shards", num_shards[number])):
+            if getattr(one, key) != planned:
+                yield Finding(run.name(path), f"says {key} {getattr(one, key)}, the frozen input gives {planned}")
     name, record = run.name(run.paths.run_record), run.record
-    for key, planned in (("num_rows", run.inputs.num_rows), ("num_shards", len(run.shards))):
-        if getattr(record, key) != planned:
-            yield Finding(name, f"says {key} {getattr(record, key)}, the frozen input gives {planned}")
     again = fingerprint_of(run.job, record.model, record.resolved.precision, run.selection, record.test_hook)
     for part in ("scores", "layout", "decision"):
         begun, now = getattr(record.fingerprint, part), getattr(again, part)

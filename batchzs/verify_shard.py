@@ -21,7 +21,7 @@ from batchzs.finished import is_there
 from batchzs.inputs.dtypes import dtype_from_text
 from batchzs.inputs.rows import ShardRows
 from batchzs.output import label_shard, read_provenance
-from batchzs.records import ShardRecord, read_record
+from batchzs.records import ShardRecord, input_digest_of, read_record
 from batchzs.verify_columns import Finding, check_columns, columns_of
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def _provenance_faults(run: FinishedRun, shard: Shard, footer: pq.FileMetaData) 
         "shard": shard.index,
         "first_row": shard.first_row,
         "num_rows": shard.num_rows,
+        "input": input_digest_of(run.record, run.known.generations, shard.generation),
     }
     for key, wanted in expected.items():
         if provenance.get(key) != wanted:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from batchzs import durable
-from batchzs.durable import hold_lock, make_folders, publish, publish_bytes
+from batchzs.durable import hold_lock, make_folders, move, publish, publish_bytes, publish_new
 from batchzs.errors import LockedError, MachineError
 from tests.builders import odd_folder
 
@@ -71,6 +71,82 @@ def test_an_exception_inside_leaves_what_was_there(folder: Path, error: BaseExce
     assert caught.value is error
     assert path.read_bytes() == b"before"
     assert leftovers(folder) == ["a"]
+
+
+def test_of_two_new_files_the_first_one_stays(folder: Path) -> None:
+    """Without any lock: the name is taken once, and nothing is left over."""
+    path = folder / "run.json"
+    assert publish_new(path, b"first", folder.parent / "tmp")
+    assert not publish_new(path, b"second", folder.parent / "tmp")
+    assert path.read_bytes() == b"first"
+    assert leftovers(folder) == ["run.json"]
+
+
+def test_of_many_processes_one_publishes(folder: Path) -> None:
+    """At the same time: one is told that it was the first, and the file is its own."""
+    program = """
+import sys
+from pathlib import Path
+from batchzs.durable import publish_new
+sys.stdin.readline()
+print(publish_new(Path(sys.argv[1]), sys.argv[2].encode(), Path(sys.argv[3])))
+"""
+    arguments = [sys.executable, "-c", program, str(folder / "a")]
+    processes = [
+        subprocess.Popen(
+            [*arguments, f"{number}", str(folder.parent / "tmp")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        for number in range(4)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate()[0].strip() for process in processes]
+    assert sorted(said) == ["False", "False", "False", "True"]
+    assert (folder / "a").read_text() == str(said.index("True"))
+    assert leftovers(folder) == ["a"]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_new_file_where_there_are_no_hard_links(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """exFAT, SMB and others: looking first is all that is left."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", refuse)
+    test_of_two_new_files_the_first_one_stays(folder)
+
+
+def test_a_link_that_was_made_and_not_answered_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over NFS a repeated request finds its own link: that is no other process's file."""
+    link = os.link
+
+    def link_and_lose(path: Path, target: Path) -> None:
+        link(target, path)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", link_and_lose)
+    assert publish_new(folder / "a", b"first", folder.parent / "tmp")
+    assert (folder / "a").read_bytes() == b"first"
+
+
+def test_a_new_file_on_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for any other file: one message, nothing left over; moving what is not there is for the caller to know."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", refuse)
+    with pytest.raises(MachineError, match="No space left"):
+        publish_new(folder / "a", b"first", folder.parent / "tmp")
+    assert leftovers(folder) == []
+    with pytest.raises(FileNotFoundError):
+        move(folder / "a", folder / "b")
 
 
 class FullDisk(io.BufferedWriter):

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchzs.plan import Selection, Shard, plan_shards
+from batchzs.inputs.rows import RowSpan
+from batchzs.plan import Selection, Shard, plan_generations, plan_shards
 from tests.builders import PATIENT
 
 ROW_COUNTS = st.lists(st.integers(0, 30), max_size=8)
@@ -84,3 +85,52 @@ def test_an_input_without_rows_has_one_shard_without_rows() -> None:
     for row_counts in ([], [0], [0, 0]):
         for selection in (Selection(), Selection(limit=5), Selection(sample=5)):
             assert plan_shards(row_counts, 10, selection) == [Shard(0, 0, ())]
+
+
+def test_generations_worked_by_hand() -> None:
+    """Files of 3 and 2 rows, then one of 1, then 0 and 5 rows, 4 a shard: no shard holds rows of two generations."""
+    shards = plan_generations([[3, 2], [1], [0, 5]], 4, Selection())
+    assert [
+        (s.index, s.generation, s.first_row, [(x.file_index, x.start, x.stop) for x in s.spans]) for s in shards
+    ] == [
+        (0, 1, 0, [(0, 0, 3), (1, 0, 1)]),
+        (1, 1, 4, [(1, 1, 2)]),
+        (2, 2, 5, [(2, 0, 1)]),
+        (3, 3, 6, [(4, 0, 4)]),
+        (4, 3, 10, [(4, 4, 5)]),
+    ]
+
+
+def test_a_generation_without_rows_has_no_shard() -> None:
+    """The first has one, for the schema; files that come later and hold nothing leave the output as it is."""
+    assert plan_generations([[0], [0, 0], [2]], 5, Selection()) == [
+        Shard(0, 0, ()),
+        Shard(1, 0, (RowSpan(3, 0, 2),), generation=3),
+    ]
+
+
+@PATIENT
+@given(generations=st.lists(ROW_COUNTS, min_size=1, max_size=4), shard_rows=st.integers(1, 20))
+def test_later_generations_change_no_shard_and_every_row_is_there_once(
+    generations: list[list[int]], shard_rows: int
+) -> None:
+    """Whatever is added: the shards before it stay, and all together hold the input's rows in order."""
+    shards = plan_generations(generations, shard_rows, Selection())
+    counts = [count for one in generations for count in one]
+    assert [row for shard in shards for row in rows(shard)] == all_rows(counts)
+    assert [shard.index for shard in shards] == list(range(len(shards)))
+    assert [shard.first_row for shard in shards] == [
+        sum(before.num_rows for before in shards[: shard.index]) for shard in shards
+    ]
+    for number in range(1, len(generations)):
+        earlier = plan_generations(generations[:number], shard_rows, Selection())
+        assert shards[: len(earlier)] == earlier
+        assert all(shard.generation > number for shard in shards[len(earlier) :])
+
+
+@PATIENT
+@given(row_counts=ROW_COUNTS, shard_rows=st.integers(1, 20), limit=st.none() | st.integers(1, 200))
+def test_one_generation_is_the_plain_plan(row_counts: list[int], shard_rows: int, limit: int | None) -> None:
+    """An output to which nothing was added has the shards that it always had."""
+    selection = Selection(limit=limit)
+    assert plan_generations([row_counts], shard_rows, selection) == plan_shards(row_counts, shard_rows, selection)

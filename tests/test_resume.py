@@ -16,6 +16,7 @@ from batchzs.durable import make_folders, publish
 from batchzs.engine import ScoringCounts, TextLogits
 from batchzs.errors import OtherJobError
 from batchzs.inputs.rows import InputSet, RowSpan
+from batchzs.known_input import KnownInput
 from batchzs.models.classes import ClassIndices
 from batchzs.output import label_shard, read_provenance, write_shard
 from batchzs.paths import RunPaths
@@ -87,7 +88,9 @@ def output(tmp_path: Path, job: JobConfig) -> Output:
     context = RunContext(job, paths, RunOptions(Selection()), TestHook(), StopFlag(), NoProgress())
     shards = [Shard(index, 3 * index, (RowSpan(0, 3 * index, 3 * index + 3),)) for index in range(2)]
     opened: Any = SimpleNamespace(checkpoint=SimpleNamespace(directory=Path("/models/base")))  # only its name is used
-    run = PreparedRun(context, read_spec(job), InputSet((), ()), shards, run_record(job), opened, loaded=None)
+    run = PreparedRun(
+        context, read_spec(job), KnownInput(InputSet((), ())), shards, run_record(job), opened, loaded=None
+    )
     output = Output(run)
     for index in range(2):
         output.write(index)
@@ -209,14 +212,14 @@ def test_a_new_run_does_not_begin_among_anothers_shards(output: Output) -> None:
     """With the same fingerprint it may: the state was lost, the shards are its own."""
     paths = output.run.paths
     fingerprint, input_digest = output.run.fingerprint_digest, output.run.record.input_digest
-    refuse_foreign_shards(paths, fingerprint, input_digest)
+    refuse_foreign_shards(paths, fingerprint, {input_digest})
     with pytest.raises(OtherJobError, match=r"part-00000\.parquet: was written by another job"):
-        refuse_foreign_shards(paths, "0" * 64, input_digest)
+        refuse_foreign_shards(paths, "0" * 64, {input_digest})
     with pytest.raises(OtherJobError, match=r"part-00000\.parquet: was made from another input"):
-        refuse_foreign_shards(paths, fingerprint, "1" * 64)
+        refuse_foreign_shards(paths, fingerprint, {"1" * 64})
     output.shard(0).write_bytes(b"")
     with pytest.raises(OtherJobError, match=r"part-00000\.parquet: is a damaged shard, or none of batchzs"):
-        refuse_foreign_shards(paths, fingerprint, input_digest)
+        refuse_foreign_shards(paths, fingerprint, {input_digest})
 
 
 def test_a_hidden_file_among_the_shards_is_passed_over(output: Output) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -60,6 +61,7 @@ def test_what_is_asked_for_is_read_and_described() -> None:
         ('{"crash": "lunch"}', "crash is 'lunch', expected one of inputs-frozen"),
         ('{"crash": "batch-scored:soon"}', "crash is 'batch-scored:soon'"),
         ('{"crash": 5}', "crash is 5"),
+        ('{"pause": "tea"}', "pause is 'tea', expected one of inputs-frozen"),
         ('{"crash": "batch-scored:0"}', "crash is 'batch-scored:0'"),
     ],
 )
@@ -83,6 +85,21 @@ for number in range(1, 6):
 """
     done = subprocess.run([sys.executable, "-c", program, crash], capture_output=True, check=False, encoding="utf-8")
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, printed)
+
+
+def test_a_paused_process_goes_on_when_it_is_told_to() -> None:
+    """So that a test can have another process overtake it at a point of its choice."""
+    program = """
+from batchzs.test_hook import TestHook
+hook = TestHook(pause="batch-scored")
+hook.reach("batch-scored")
+print("went on")
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, encoding="utf-8") as process:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate()[0] == "went on\n"
 
 
 def test_logits_worked_by_hand() -> None:

@@ -152,7 +152,8 @@ def check_unchanged(
     additional = [name for name in now if name not in set(before)]
     if additional:
         raise InputError(
-            f"the input has files that this output was not begun with: {list_names(additional, 5)}: {_WAYS_OUT}"
+            f"the input has files that this output was not begun with: {list_names(additional, 5)}: add them "
+            "with --new-files, take them away, use another output.path, or begin anew with --restart"
         )
     if before != now:
         moved = next(new for old, new in zip(before, now, strict=False) if old != new)

@@ -21,7 +21,7 @@ from batchzs.inputs.rows import BAD_ENCODING, BAD_RECORD, BAD_TYPE, SeekPoint
 from batchzs.inputs.textlines import HashingReader, LineFeed, detect_codec, encoding_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from batchzs.inputs.rows import FoundFile, InputFile
     from batchzs.inputs.spec import ReadSpec
@@ -34,6 +34,7 @@ _MAX_DEPTH = 200
 
 _STR, _BOOL, _INT, _LONG_INT, _FLOAT, _OTHER = 1, 2, 4, 8, 16, 32
 _KIND = {type(None): 0, str: _STR, bool: _BOOL, float: _FLOAT}
+_KIND_OF_TYPE: dict[pl.DataType, int] = {pl.Boolean(): _BOOL, pl.Int64(): _INT, pl.Float64(): _FLOAT}
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -50,6 +51,11 @@ class JsonTypes:
         self._keep = spec.keep
         self._kinds: dict[str, int] = {}
         self._seen: dict[str, None] = {}
+
+    def start_with(self, names: Iterable[str], types: Mapping[str, pl.DataType]) -> None:
+        """Take the keys and the carried keys' types of files that were read before into account."""
+        self._seen.update(dict.fromkeys(names))
+        self._kinds.update({key: _KIND_OF_TYPE.get(dtype, _STR) for key, dtype in types.items()})
 
     def add(self, record: dict[str, Any]) -> None:
         """Take one record's values into account."""
