@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchzs.batching import BatchPlan, TokenBudget, plan_batches
-from batchzs.errors import MachineError
+from batchzs.errors import DeviceError
 from batchzs.models.memory import is_out_of_memory
 from batchzs.waiting import result_of, wait_for_all
 
@@ -84,7 +84,7 @@ class BatchScorer:
             Each batch with its (pairs, classes) logits, in the order asked for.
 
         Raises:
-            MachineError: not even one pair fits into memory.
+            DeviceError: not even one pair fits into memory.
         """
         # One batch more than there are workers, so that none waits for the caller; with one worker the caller's work
         # is short, and doing things strictly in turn is easier to follow.
@@ -143,7 +143,7 @@ class BatchScorer:
     def _back_off(self, pairs: PackedPairs) -> None:
         batch_tokens = len(pairs.lengths) * int(pairs.lengths.max())
         if len(pairs.lengths) == 1:
-            raise MachineError(
+            raise DeviceError(
                 f"out of memory with a single pair of {batch_tokens} tokens: free memory on the device, or lower "
                 "engine.max_length; the same command goes on from the last published shard"
             )

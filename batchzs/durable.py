@@ -17,6 +17,7 @@ import os
 import secrets
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from batchzs.errors import LockedError, MachineError
@@ -139,8 +140,16 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """A lock file that is open. A process that inherits the descriptor holds the lock as well, until it ends."""
+
+    is_held: bool  # False where there are no locks, and another process may be at work as well
+    descriptor: int
+
+
 @contextmanager
-def hold_lock(path: Path, holder: str, *, shared: bool = False, part: str = "") -> Iterator[bool]:
+def hold_lock(path: Path, holder: str, *, shared: bool = False, part: str = "") -> Iterator[HeldLock]:
     """Hold a kernel lock on a file while the block runs; the kernel drops it when the process ends, however it ends.
 
     On a file system that has no locks the run goes on with a warning: shards are published whole and with the same
@@ -153,7 +162,7 @@ def hold_lock(path: Path, holder: str, *, shared: bool = False, part: str = "") 
         part: which part of the output the lock stands for, in the message to who comes second; empty: all of it.
 
     Yields:
-        Whether the lock is held; False where there are no locks, and another process may be at work as well.
+        The lock.
 
     Raises:
         LockedError: another process holds it.
@@ -182,11 +191,11 @@ def hold_lock(path: Path, holder: str, *, shared: bool = False, part: str = "") 
             with suppress(OSError):  # on a full disk the lock is held as well without saying by whom
                 file.truncate(0)
                 file.write(f"{holder}\n".encode())
-        yield is_held
+        yield HeldLock(is_held, file.fileno())
 
 
 @contextmanager
-def wait_for_lock(path: Path, holder: str, check: Callable[[], None]) -> Iterator[bool]:
+def wait_for_lock(path: Path, holder: str, check: Callable[[], None]) -> Iterator[HeldLock]:
     """Hold a kernel lock as `hold_lock` does, and wait while another process holds it.
 
     Args:
@@ -198,10 +207,10 @@ def wait_for_lock(path: Path, holder: str, check: Callable[[], None]) -> Iterato
         check()
         with ExitStack() as stack:
             try:
-                is_held = stack.enter_context(hold_lock(path, holder))
+                lock = stack.enter_context(hold_lock(path, holder))
             except LockedError:
                 pass
             else:
-                yield is_held
+                yield lock
                 return
         time.sleep(_LOCK_POLL_S)

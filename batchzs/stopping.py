@@ -24,7 +24,7 @@ class StopFlag:
     """Remembers that a signal came, and which."""
 
     def __init__(self) -> None:
-        self._signal_name: str | None = None
+        self._signal_name: str | None = None  # or what else asked
 
     def check(self) -> None:
         """Do nothing, or end the run if a signal came.
@@ -34,6 +34,10 @@ class StopFlag:
         """
         if self._signal_name is not None:
             raise InterruptedRunError(f"stopped by {self._signal_name}: run the same command again to go on")
+
+    def ask(self, name: str) -> None:
+        """Ask for a stop as a signal does, in another one's name."""
+        self._signal_name = name
 
     @contextmanager
     def listening(self) -> Iterator[None]:
