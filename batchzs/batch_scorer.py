@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from batchzs.batching import BatchPlan, TokenBudget, plan_batches
-from batchzs.errors import InterruptedRunError, MachineError
+from batchzs.errors import DeviceError, InterruptedRunError
 from batchzs.models.memory import is_out_of_memory
 from batchzs.waiting import result_of, wait_for_all
 
@@ -120,7 +120,7 @@ class BatchScorer:
             Each batch with its (pairs, classes) logits, in the order asked for.
 
         Raises:
-            MachineError: not even one pair fits into memory.
+            DeviceError: not even one pair fits into memory.
             InterruptedRunError: the gate's, after the batches that were under way.
         """
         gate = gate or OpenGate()
@@ -190,7 +190,7 @@ class BatchScorer:
     def _back_off(self, pairs: PackedPairs) -> None:
         batch_tokens = len(pairs.lengths) * int(pairs.lengths.max())
         if len(pairs.lengths) == 1:
-            raise MachineError(
+            raise DeviceError(
                 f"out of memory with a single pair of {batch_tokens} tokens: free memory on the device, or lower "
                 "engine.max_length; the same command goes on from the last published shard"
             )

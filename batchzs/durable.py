@@ -18,6 +18,7 @@ import secrets
 import socket
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
 
@@ -204,8 +205,16 @@ def lock_holder() -> str:
     return f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """A lock file that is open. A process that inherits the descriptor holds the lock as well, until it ends."""
+
+    is_held: bool  # False where there are no locks, and another process may be at work as well
+    descriptor: int
+
+
 @contextmanager
-def hold_lock(path: Path, holder: str, *, shared: bool = False, part: str = "") -> Iterator[bool]:
+def hold_lock(path: Path, holder: str, *, shared: bool = False, part: str = "") -> Iterator[HeldLock]:
     """Hold a kernel lock on a file while the block runs; the kernel drops it when the process ends, however it ends.
 
     On a file system that has no locks the run goes on with a warning: shards are published whole and with the same
@@ -218,7 +227,7 @@ def hold_lock(path: Path, holder: str, *, shared: bool = False, part: str = "") 
         part: which part of the output the lock stands for, in the message to who comes second; empty: all of it.
 
     Yields:
-        Whether the lock is held; False where there are no locks, and another process may be at work as well.
+        The lock.
 
     Raises:
         LockedError: another process holds it.
@@ -247,11 +256,11 @@ def hold_lock(path: Path, holder: str, *, shared: bool = False, part: str = "") 
             with suppress(OSError):  # on a full disk the lock is held as well without saying by whom
                 file.truncate(0)
                 file.write(f"{holder}\n".encode())
-        yield is_held
+        yield HeldLock(is_held, file.fileno())
 
 
 @contextmanager
-def wait_for_lock(path: Path, holder: str, check: Callable[[], None]) -> Iterator[bool]:
+def wait_for_lock(path: Path, holder: str, check: Callable[[], None]) -> Iterator[HeldLock]:
     """Hold a kernel lock as `hold_lock` does, and wait while another process holds it.
 
     Args:
@@ -263,10 +272,10 @@ def wait_for_lock(path: Path, holder: str, check: Callable[[], None]) -> Iterato
         check()
         with ExitStack() as stack:
             try:
-                is_held = stack.enter_context(hold_lock(path, holder))
+                lock = stack.enter_context(hold_lock(path, holder))
             except LockedError:
                 pass
             else:
-                yield is_held
+                yield lock
                 return
         time.sleep(_LOCK_POLL_S)

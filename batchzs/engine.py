@@ -22,7 +22,7 @@ import numpy as np
 
 from batchzs.batch_scorer import BatchGate, BatchGates, BatchScorer, Split
 from batchzs.batching import BatchPlan, order_longest_first, plan_batches
-from batchzs.errors import MachineError
+from batchzs.errors import DeviceError
 from batchzs.journal import NoJournal
 from batchzs.pairs import PairAssembler, TextTokenizer, TokenLists, Truncate
 
@@ -206,7 +206,7 @@ class Engine:
             Logits and facts, one entry a text, in the order of the texts; NaN for those without a pair.
 
         Raises:
-            MachineError: not even one pair fits into memory, or the first batch has no finite number.
+            DeviceError: not even one pair fits into memory, or the first batch has no finite number.
             InterruptedRunError: a gate's; what was scored until then is in the journal.
         """
         gates = gates or BatchGates()
@@ -311,7 +311,7 @@ class Engine:
         self._has_seen_finite = bool(np.isfinite(values).any())
         self._texts_without.update(text_ids.tolist())
         if not self._has_seen_finite and len(self._texts_without) >= USELESS_AFTER_TEXTS:
-            raise MachineError(
+            raise DeviceError(
                 f"the first {len(self._texts_without)} texts came back without one finite number: this precision is "
                 "unusable on this device with this model; set engine.precision: fp32 (and if that is what was used, "
                 "the checkpoint is damaged)"

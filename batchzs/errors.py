@@ -8,6 +8,7 @@ BatchzsError                     1  a fault of ours
 ├── OtherJobError                6  this output was begun by another job
 ├── LockedError                  7  another run holds this output
 ├── MachineError                 8  disk, permissions, device, or memory is in the way
+│   └── DeviceError              8  one device is in the way, and another one may do
 ├── DifferenceError              9  a check found a difference, or something missing
 └── InterruptedRunError         75  stopped on request; the same command continues
     └── TimeLimitError          75  stopped before a time limit, likewise
@@ -66,6 +67,10 @@ class MachineError(BatchzsError):
     """The machine is in the way: disk, permissions, device, or memory at the floor."""
 
     exit_code = 8
+
+
+class DeviceError(MachineError):
+    """One device is in the way: its memory at the floor, or its numbers none. Another device may do."""
 
 
 class DifferenceError(BatchzsError):

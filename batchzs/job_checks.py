@@ -36,7 +36,6 @@ def _mentions_date(value: object) -> bool:
 
 #: Accepted by the interface, not built yet: (key, whether a value asks for it, what to write instead).
 _NOT_BUILT: tuple[tuple[KeyPath, Callable[[Any], bool], str], ...] = (
-    (("engine", "device"), lambda value: value == "all", "name one device, or start one task a device"),
     (
         ("input", "path"),
         _mentions_date,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from batchzs.engine import EngineSettings
 from batchzs.errors import MachineError
-from batchzs.models.device import Placement, choose_precision, cpu_has_bf16_units, find_device, granted_cpus
+from batchzs.models.device import Placement, all_gpus, choose_precision, cpu_has_bf16_units, find_device, granted_cpus
 from batchzs.records import Resolved
 from batchzs.scoring import CloseCalls
 
@@ -54,6 +54,16 @@ def place(job: JobConfig, hook: TestHook) -> Placement:
         MachineError: it is not there or cannot be used.
     """
     return STAND_IN if hook.stand_in else find_device(job.engine.device)
+
+
+def place_workers(job: JobConfig, first: Placement) -> list[Placement]:
+    """Find the device of each process of a run on all devices: one a GPU; on a CPU `engine.workers` processes.
+
+    Args:
+        job: the job.
+        first: what `place` found.
+    """
+    return list(all_gpus()) if first.kind == "cuda" else [first] * num_workers(job, first.kind)
 
 
 def resolve(job: JobConfig, placement: Placement, hook: TestHook) -> Resolved:

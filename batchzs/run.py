@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,19 +28,22 @@ from batchzs.logs import fields, log_to_file
 from batchzs.pace import pace_of
 from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, count_quarantined, write_record
-from batchzs.resources import adopt, load_pair_model, place
+from batchzs.resources import adopt, load_pair_model, place, place_workers
 from batchzs.resume import complete_shards, describe_indices, num_later_shards, sweep_temporary_files
 from batchzs.space import compare_space, estimated_bytes
 from batchzs.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from batchzs.durable import HeldLock
     from batchzs.job import JobConfig
+    from batchzs.models.device import Placement
+    from batchzs.pace import Pace
     from batchzs.paths import RunPaths
     from batchzs.plan import Shard
     from batchzs.prepare import PreparedRun, RunContext
-    from batchzs.records import Summary
+    from batchzs.records import Resolved, Summary
     from batchzs.resume import SettledRun
 
 logger = logging.getLogger(__name__)
@@ -67,7 +71,8 @@ def run_job(context: RunContext) -> Outcome:
     started_s = time.monotonic()
     refuse_links(paths.state, *paths.folders)  # before anything is made: not even a folder is, elsewhere
     make_folders(*paths.folders)
-    with _locked(context) as is_alone:
+    with _locked(context) as locks:
+        is_alone = all(lock.is_held for lock in locks)
         log_to_file(paths.log if task is None else paths.task_log(task))
         context.stop.announce()
         if hook.is_active:
@@ -84,7 +89,12 @@ def run_job(context: RunContext) -> Outcome:
         _say_what_is_done(shards, done, missing)
         if missing:
             remove_end(paths)
-            done |= _score_missing(run, shards, done, missing)
+            is_shared_out = context.job.engine.device == "all"
+            if is_shared_out:
+                run = replace(run, loaded=None)  # the workers load their own, and here its memory is free again
+            done |= _score_missing(run, shards, done, missing, locks)
+            if is_shared_out and is_alone and task is None:  # a worker that died may have left some
+                sweep_temporary_files(paths)
             if not is_alone:  # another run may have written the same shards since, and records with other times
                 done = complete_shards(run, shards)
         elif task is None and paths.success.exists() and paths.summary.exists():
@@ -96,20 +106,22 @@ def run_job(context: RunContext) -> Outcome:
 
 
 @contextmanager
-def _locked(context: RunContext) -> Iterator[bool]:
+def _locked(context: RunContext) -> Iterator[tuple[HeldLock, ...]]:
     """Hold the whole output, or a task's part of it while no whole run holds the output.
 
     Yields:
-        Whether the lock is held; see `hold_lock`.
+        The locks; on a file system that has none they are not held.
     """
     paths, task, holder = context.paths, context.options.task, lock_holder()
     if task is None:
-        with hold_lock(paths.lock, holder) as is_alone:
-            yield is_alone
+        with hold_lock(paths.lock, holder) as whole:
+            yield (whole,)
         return
-    part = f"part {task}"
-    with hold_lock(paths.lock, holder, shared=True), hold_lock(paths.task_lock(task), holder, part=part) as is_alone:
-        yield is_alone
+    with (
+        hold_lock(paths.lock, holder, shared=True) as whole,
+        hold_lock(paths.task_lock(task), holder, part=f"part {task}") as part,
+    ):
+        yield whole, part
 
 
 def _prepare(context: RunContext) -> PreparedRun:
@@ -186,34 +198,75 @@ def refuse_too_many_bad_rows(summary: Summary) -> None:
 
 
 def _score_missing(
-    run: PreparedRun, shards: Sequence[Shard], done: dict[int, ShardRecord], missing: Sequence[Shard]
+    run: PreparedRun,
+    shards: Sequence[Shard],
+    done: dict[int, ShardRecord],
+    missing: Sequence[Shard],
+    locks: Sequence[HeldLock],
 ) -> dict[int, ShardRecord]:
-    from batchzs.shards import Attempt, ShardPipeline  # Polars and pyarrow, which a finished job does without
-
-    hook, progress = run.context.hook, run.context.progress
+    progress = run.context.progress
     run.context.stop.check()
     _compare_space(run, missing)
-    placement = place(run.job, hook)
+    placement = place(run.job, run.context.hook)
     resolved = adopt(run.job, run.record.resolved, placement)
-    model = run.loaded or load_pair_model(run.opened, placement, resolved, hook, run.context.stop.check).model
-    attempt = Attempt(_next_attempt(run.paths), placement, resolved)
-    logger.info(
-        "attempt %d: scoring in %s on %s, workers: %d, batch tokens: %s, model %s",
-        attempt.number,
-        resolved.precision,
-        placement.name,
-        resolved.workers,
-        f"{resolved.max_batch_tokens:,}",
-        run.opened.checkpoint.directory,
-        extra=fields("scoring_started", attempt=attempt.number, device=placement.device, **resolved.model_dump()),
-    )
+    if run.job.engine.device == "all":
+        score = _scoring_everywhere(run, placement, resolved, locks)
+    else:
+        score = _scoring_here(run, placement, resolved, pace_of(done.values()))
     num_rows = sum(shard.num_rows for shard in shards)
     progress.start(num_rows, num_rows - sum(shard.num_rows for shard in missing))
     progress.quarantine(sum(count_quarantined(record.statuses) for record in done.values()))
     try:
-        return ShardPipeline(run, attempt, model, pace=pace_of(done.values())).run(missing)
+        return score(missing)
     finally:
         progress.close()
+
+
+def _scoring_here(
+    run: PreparedRun, placement: Placement, resolved: Resolved, pace: Pace
+) -> Callable[[Sequence[Shard]], dict[int, ShardRecord]]:
+    """Make ready to score shards in this process."""
+    from batchzs.shards import Attempt, ListedShards, ShardPipeline  # Polars and pyarrow, which a finished job spares
+
+    context = run.context
+    model = run.loaded or load_pair_model(run.opened, placement, resolved, context.hook, context.stop.check).model
+    attempt = Attempt(_next_attempt(run.paths), placement, resolved, pace)
+    _say_what_scores(run, attempt.number, [placement], resolved)
+    return lambda shards: ShardPipeline(run, attempt, model).run(ListedShards(shards))
+
+
+def _scoring_everywhere(
+    run: PreparedRun, placement: Placement, resolved: Resolved, locks: Sequence[HeldLock]
+) -> Callable[[Sequence[Shard]], dict[int, ShardRecord]]:
+    """Make ready to score shards in a process a device."""
+    from batchzs.workers import Fleet, WorkerPool
+
+    placements = place_workers(run.job, placement)
+    fleet = Fleet(placements, _next_attempt(run.paths), resolved, [lock.descriptor for lock in locks])
+    _say_what_scores(run, fleet.attempt, placements, resolved)
+    return WorkerPool(run, fleet).run
+
+
+def _say_what_scores(run: PreparedRun, attempt: int, placements: Sequence[Placement], resolved: Resolved) -> None:
+    counts = Counter(placement.name for placement in placements)
+    names = [f"{count} x {name}" if count > 1 else name for name, count in counts.items()]
+    if placements[0].kind == "cpu" and len(placements) > 1:
+        names = [f"{placements[0].name} in {len(placements)} processes"]
+    logger.info(
+        "attempt %d: scoring in %s on %s, workers: %d, batch tokens: %s, model %s",
+        attempt,
+        resolved.precision,
+        ", ".join(names),
+        resolved.workers,
+        f"{resolved.max_batch_tokens:,}",
+        run.opened.checkpoint.directory,
+        extra=fields(
+            "scoring_started",
+            attempt=attempt,
+            device=", ".join(dict.fromkeys(placement.device for placement in placements)),
+            **resolved.model_dump(),
+        ),
+    )
 
 
 def _warn_of_one_label(job: JobConfig) -> None:

@@ -16,10 +16,9 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from itertools import zip_longest
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from batchzs.batch_scorer import BatchGates
 from batchzs.durable import publish, remove
@@ -36,7 +35,7 @@ from batchzs.resume import shard_provenance
 from batchzs.waiting import result_of, wait_for_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from batchzs.engine import PairModel, PreparedTexts, TextLogits
     from batchzs.inputs.rows import ShardRows
@@ -52,11 +51,31 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """This attempt's number, and what it computes with."""
+    """This attempt's number, what it computes with, and what is known of how long that takes."""
 
     number: int
     placement: Placement
     resolved: Resolved
+    pace: Pace = field(default_factory=Pace)
+
+
+class ShardSource(Protocol):
+    """Where the shards to score come from."""
+
+    def next_shard(self, on_wait: Callable[[], None]) -> Shard | None:
+        """The next shard, None after the last; `on_wait` is called while one is waited for, and may end that."""
+
+
+class ListedShards:
+    """Shards that are all known."""
+
+    def __init__(self, shards: Iterable[Shard]) -> None:
+        self._shards = iter(shards)
+
+    def next_shard(self, on_wait: Callable[[], None]) -> Shard | None:
+        """The next shard, at once."""
+        del on_wait
+        return next(self._shards, None)
 
 
 class _DroppedError(Exception):
@@ -67,6 +86,7 @@ class _DroppedError(Exception):
 class _Ready:
     """A shard that is read and planned."""
 
+    shard: Shard
     rows: ShardRows
     texts: PreparedTexts
     read_s: float
@@ -88,8 +108,8 @@ class ShardPipeline:
         run: the prepared run.
         attempt: what this attempt computes with.
         model: gives logits.
+        on_published: told of every shard that has its name, in a thread of its own.
         clock: gives seconds.
-        pace: what is known of how long things take.
     """
 
     def __init__(
@@ -97,11 +117,11 @@ class ShardPipeline:
         run: PreparedRun,
         attempt: Attempt,
         model: PairModel,
+        on_published: Callable[[ShardRecord], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
-        pace: Pace | None = None,
     ) -> None:
         self._run = run
-        self._pace = pace or Pace()
+        self._pace = attempt.pace
         stop = run.context.stop
         self._gates = BatchGates(
             TimedBatches(self._pace, stop, is_exact=False), TimedBatches(self._pace, stop, is_exact=True)
@@ -109,6 +129,7 @@ class ShardPipeline:
         self._journal: ShardJournal | None = None
         self._attempt = attempt
         self._path = model.path
+        self._on_published = on_published
         self._clock = clock
         self._classes = run.opened.classes(model.num_classes)
         self._is_ending = threading.Event()
@@ -122,8 +143,11 @@ class ShardPipeline:
             self._on_batch,
         )
 
-    def run(self, shards: Sequence[Shard]) -> dict[int, ShardRecord]:
+    def run(self, source: ShardSource) -> dict[int, ShardRecord]:
         """Read, score and publish shards.
+
+        Args:
+            source: gives them; asked for one more as soon as the one before it is about to be scored.
 
         Returns:
             Their records, by index.
@@ -134,20 +158,14 @@ class ShardPipeline:
         records: dict[int, ShardRecord] = {}
         stop = self._run.context.stop
         with ThreadPoolExecutor(1, "batchzs-read") as reader, ThreadPoolExecutor(1, "batchzs-publish") as publisher:
-            reading: Future[_Ready] | None = None
+            reading = reader.submit(self._read_next, source)
             try:
-                for shard, following in zip_longest(shards, shards[1:]):
-                    if reading is None:
-                        stop.check_time(self._pace.to_begin_shard_s())
-                        reading = reader.submit(self._read, shard)
-                    ready = self._wait_for(reading)
-                    reading = None
-                    if following is not None and stop.has_time(self._pace.to_begin_shard_s()):
-                        reading = reader.submit(self._read, following)
-                    scored = self._score(shard, ready)
+                while (ready := self._wait_for(reading)) is not None:
+                    reading = reader.submit(self._read_next, source)
+                    scored = self._score(ready)
                     records |= self._collect()
-                    stop.check_time(self._pace.to_publish_s(shard.num_rows))
-                    self._publishing = publisher.submit(self._publish, shard, scored)
+                    stop.check_time(self._pace.to_publish_s(ready.shard.num_rows))
+                    self._publishing = publisher.submit(self._publish, scored)
                 return records | self._collect()
             except InterruptedRunError:
                 self._end(reading)
@@ -157,25 +175,30 @@ class ShardPipeline:
             finally:
                 self._end(reading)
 
-    def _end(self, reading: Future[_Ready] | None) -> None:
+    def _end(self, reading: Future[_Ready | None]) -> None:
         """Drop what is read, and let the shard that is on its way to the disk get there."""
         self._is_ending.set()
-        wait_for_all([future for future in (reading, self._publishing) if future is not None])
+        wait_for_all([reading, *([self._publishing] if self._publishing else [])])
 
-    def _read(self, shard: Shard) -> _Ready:
-        """Read, tokenise and plan a shard; runs in a thread of its own."""
+    def _read_next(self, source: ShardSource) -> _Ready | None:
+        """Read, tokenise and plan the next shard, if there is one; runs in a thread of its own."""
+        shard = source.next_shard(self._drop_if_ending)
+        if shard is None:
+            return None
+        self._run.context.stop.check_time(self._pace.to_begin_shard_s())  # ends the run when this shard's turn comes
         start_s = self._clock()
         rows = read_rows(self._run.spec, self._run.inputs, shard.spans, self._drop_if_ending)
         read_s = self._clock() - start_s
         texts = self._engine.prepare(rows.texts, self._drop_if_ending)
         self._pace.read(self._clock() - start_s)
-        return _Ready(rows, texts, read_s)
+        return _Ready(shard, rows, texts, read_s)
 
     def _drop_if_ending(self) -> None:
         if self._is_ending.is_set():
             raise _DroppedError
 
-    def _score(self, shard: Shard, ready: _Ready) -> _Scored:
+    def _score(self, ready: _Ready) -> _Scored:
+        shard = ready.shard
         self._num_rows = shard.num_rows
         start_s = self._clock()
         logits = self._engine.score_prepared(
@@ -220,9 +243,9 @@ class ShardPipeline:
         )
         return self._journal
 
-    def _publish(self, shard: Shard, scored: _Scored) -> ShardRecord:
+    def _publish(self, scored: _Scored) -> ShardRecord:
         """Decide labels, write the shard and its record, and give it its name; runs in a thread of its own."""
-        run, hook = self._run, self._run.context.hook
+        run, hook, shard = self._run, self._run.context.hook, scored.ready.shard
         start_s = self._clock()
         labelled = label_shard(run.job, self._classes, scored.ready.rows, scored.logits)
         names = [label.name for label in run.job.labels]
@@ -250,6 +273,7 @@ class ShardPipeline:
             seconds,
             extra=fields("shard_published", shard=shard.index, rows=shard.num_rows, seconds=round(seconds, 3)),
         )
+        self._on_published(record)
         return record
 
     def _record(self, shard: Shard, scored: _Scored, statuses: Counter[str], labels: dict[str, int]) -> ShardRecord:

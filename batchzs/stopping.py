@@ -37,23 +37,23 @@ class StopFlag:
     """
 
     def __init__(self, deadline: Deadline | None = None) -> None:
-        self._deadline = deadline
-        self._signal_name: str | None = None
+        self.deadline = deadline
+        self._signal_name: str | None = None  # or what else asked
 
     def announce(self) -> None:
         """Say until when there is time, where that is known."""
-        if self._deadline is not None:
+        if self.deadline is not None:
             logger.info(
                 "time limit: %s (%s), in %s: stopping before it if need be",
-                self._deadline,
-                self._deadline.source,
-                format_duration(max(self._deadline.left_s, 0.0)),
-                extra=fields("deadline", at=self._deadline.at.isoformat(), source=self._deadline.source),
+                self.deadline,
+                self.deadline.source,
+                format_duration(max(self.deadline.left_s, 0.0)),
+                extra=fields("deadline", at=self.deadline.at.isoformat(), source=self.deadline.source),
             )
 
     def has_time(self, needed_s: float) -> bool:
         """Whether something that takes so long fits before the deadline."""
-        return self._deadline is None or self._deadline.leaves(needed_s)
+        return self.deadline is None or self.deadline.leaves(needed_s)
 
     def check(self) -> None:
         """Do nothing, or end the run if a signal came or time is up.
@@ -75,9 +75,11 @@ class StopFlag:
             TimeLimitError: naming the deadline.
         """
         if not self.has_time(needed_s):
-            raise TimeLimitError(
-                f"stopped before the time limit, {self._deadline}: run the same command again to go on"
-            )
+            raise TimeLimitError(f"stopped before the time limit, {self.deadline}: run the same command again to go on")
+
+    def ask(self, name: str) -> None:
+        """Ask for a stop as a signal does, in another one's name."""
+        self._signal_name = name
 
     @contextmanager
     def listening(self) -> Iterator[None]:

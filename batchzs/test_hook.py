@@ -12,6 +12,7 @@ count_batches       with stand_in: a file that gets one line for every batch onc
                     so that a test sees over several attempts what was scored twice
 pause               as crash, with SIGSTOP: a test decides when the process goes on, and what happens before
 crash               "point" or "point:n": SIGKILL to itself the n-th time that the run reaches the point (see POINTS)
+worker              with `engine.device: all`: crash, fail_above_tokens and delay_s hold in this worker alone
 
 A run under the hook says so in its first line and in its state.
 """
@@ -23,7 +24,7 @@ import os
 import re
 import signal
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -70,6 +71,7 @@ class TestHook:
     count_batches: str | None = None
     pause: str | None = None
     crash: str | None = None
+    worker: int | None = None
     _reached: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
@@ -108,6 +110,12 @@ class TestHook:
         names = (item.name for item in fields(self) if not item.name.startswith("_"))
         usual = TestHook()
         return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(usual, name)}
+
+    def in_worker(self, number: int) -> TestHook:
+        """The hook as it holds in one of several processes."""
+        if self.worker in (None, number):
+            return self
+        return replace(self, crash=None, fail_above_tokens=None, delay_s=0.0)
 
     def reach(self, point: str) -> None:
         """Come by a point: where a crash is due, the process ends here as if the power had failed."""

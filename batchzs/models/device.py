@@ -1,8 +1,8 @@
 """Which device scores, in which precision, with how many threads.
 
-`auto` takes the first NVIDIA GPU. It falls back to the CPU only on a machine that shows no NVIDIA device at all:
-where one is present or allotted and torch cannot use it, the run stops, because a night on the CPU by accident is
-worse than an error.
+`auto` takes the first NVIDIA GPU, `all` every one. They fall back to the CPU only on a machine that shows no NVIDIA
+device at all: where one is present or allotted and torch cannot use it, the run stops, because a night on the CPU by
+accident is worse than an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def find_device(requested: str) -> Placement:
     """Settle `engine.device`.
 
     Args:
-        requested: auto, cpu, cuda or cuda:N.
+        requested: auto, cpu, cuda, cuda:N, or all, of which this is the first.
 
     Raises:
         MachineError: the device is not there, or a GPU is and torch cannot use it.
@@ -54,7 +54,7 @@ def find_device(requested: str) -> Placement:
     if requested == "cpu":
         return Placement("cpu", "cpu", _cpu_name())
     if torch.cuda.is_available():
-        device = "cuda:0" if requested in ("auto", "cuda") else requested
+        device = "cuda:0" if requested in ("auto", "cuda", "all") else requested
         index = int(device.partition(":")[2])
         if index >= torch.cuda.device_count():
             raise MachineError(
@@ -63,12 +63,22 @@ def find_device(requested: str) -> Placement:
             )
         return Placement(device, "cuda", torch.cuda.get_device_name(index))
     evidence = nvidia_evidence(os.environ, Path("/"))
-    if requested == "auto" and evidence is None:
+    if requested in ("auto", "all") and evidence is None:
         return Placement("cpu", "cpu", _cpu_name())
     found = f"{evidence}, but torch {torch.__version__} cannot use it" if evidence else "no NVIDIA GPU on this machine"
     raise MachineError(
         f"engine.device is {requested}: {found}. Install a torch build with CUDA that fits the driver, "
         "or set engine.device: cpu"
+    )
+
+
+def all_gpus() -> tuple[Placement, ...]:
+    """The GPUs that torch can use: those that CUDA_VISIBLE_DEVICES shows, numbered as it lists them."""
+    import torch
+
+    return tuple(
+        Placement(f"cuda:{index}", "cuda", torch.cuda.get_device_name(index))
+        for index in range(torch.cuda.device_count())
     )
 
 
