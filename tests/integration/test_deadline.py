@@ -108,7 +108,9 @@ def test_which_signals_requeue(
 ) -> None:
     """SIGUSR1 comes before a limit; a cancelled job stays cancelled, and one that would begin anew is not repeated."""
     running = standard.start(
-        *("run", standard.standard_job, *options),
+        "run",
+        standard.standard_job,
+        *options,
         hook={"stand_in": True, "delay_s": 0.2},
         extra=with_clients(clients, **ASKED, SLURM_JOB_END_TIME=str(int(time.time()) + 3600)),
     )
