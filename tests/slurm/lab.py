@@ -27,7 +27,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "sc
 PACKAGES = ("munge", "slurmctld", "slurmd", "slurm-client")
 NODES = ("n1", "n2")
 #: Far beyond what anything here takes.
-TIMEOUT_S = 300
+TIMEOUT_S = 900
 
 # As on a cluster, but for short times: a node counts as down after seconds, and a job that is sent again waits for
 # cred_expire plus one second (below 5 Slurm takes 120). A node's cores are more than the machine's, so that four tasks
