@@ -60,7 +60,12 @@ def selection_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def selection_of(limit: int | None, sample: int | None, seed: int | None) -> Selection:
+new_files_option = click.option(
+    "--new-files", is_flag=True, help="Score files too that the input had not when this output was begun."
+)
+
+
+def selection_of(limit: int | None, sample: int | None, seed: int | None, *, new_files: bool) -> Selection:
     """Which rows these options ask for.
 
     Raises:
@@ -70,6 +75,8 @@ def selection_of(limit: int | None, sample: int | None, seed: int | None) -> Sel
         raise UsageError("--limit and --sample exclude each other: the first rows, or random ones")
     if seed is not None and sample is None:
         raise UsageError("--seed goes with --sample: how many rows are to be drawn?")
+    if new_files and (limit is not None or sample is not None):
+        raise UsageError("--new-files scores every row of the new files: leave --limit and --sample out")
     from batchzs.plan import Selection
 
     return Selection(limit, sample, seed or 0)
@@ -106,7 +113,7 @@ Example:
     metavar="TIME",
     help="Stop in order before then: 7h30m or 90m from now, 06:00, or 2026-12-01T06:00. A Slurm job's limit is known.",
 )
-@click.option("--new-files", is_flag=True, help="Score files too that the input had not when this output was begun.")
+@new_files_option
 @click.option("--restart", is_flag=True, help="Begin anew: remove what batchzs wrote into the output before.")
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -126,9 +133,7 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     The same command again, after whatever interruption, goes on where the last one stopped.
     """
-    selection = selection_of(limit, sample, seed)
-    if new_files and (limit is not None or sample is not None):
-        raise UsageError("--new-files scores every row of the new files: leave --limit and --sample out")
+    selection = selection_of(limit, sample, seed, new_files=new_files)
     if task is not None and restart:
         raise UsageError("--restart begins the whole run anew and --task does a part of one: restart without --task")
     config = begin(job, overrides, log_format)

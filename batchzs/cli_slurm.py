@@ -34,6 +34,7 @@ Example:
 )
 @job_options
 @selection_options
+@new_files_option
 @click.option(
     "--tasks", "num_tasks", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="How many tasks."
 )
@@ -61,6 +62,7 @@ def slurm(  # noqa: PLR0913 - one parameter an option
     limit: int | None,
     sample: int | None,
     seed: int | None,
+    new_files: bool,
     num_tasks: int,
     submit: bool,
     to: Path | None,
@@ -77,7 +79,7 @@ def slurm(  # noqa: PLR0913 - one parameter an option
     Only tasks with something left to do are in it; where all is done there is none. Without --submit and --to the
     script goes to standard output.
     """
-    selection = selection_of(limit, sample, seed)
+    selection = selection_of(limit, sample, seed, new_files=new_files)
     if submit and to is not None:
         raise UsageError("--submit and --to exclude each other: submit the scripts, or write them")
     config = begin(job, overrides, log_format)
@@ -105,7 +107,7 @@ def slurm(  # noqa: PLR0913 - one parameter an option
         checked_words("--program", program) if program is not None else _own_program(launcher),
         checked_words("--launcher", launcher) if launcher is not None else None,
     )
-    arguments = RunArguments(job, overrides, selection, offline=offline, log_format=log_format)
+    arguments = RunArguments(job, overrides, selection, offline=offline, new_files=new_files, log_format=log_format)
     plan = plan_array(RunPaths(config.output.path), config, arguments, options, starts_with)
     if plan.is_finished and submit:
         show("nothing to submit: the job is finished")

@@ -14,7 +14,9 @@ from batchzs.durable import hold_lock, lock_holder, make_folders, refuse_links, 
 from batchzs.errors import DifferenceError
 from batchzs.fingerprint import fingerprint_of, refuse_other_job
 from batchzs.finished import is_there, open_run
+from batchzs.inputs.discovery import find_files
 from batchzs.logs import fields, log_to_file
+from batchzs.prepare import read_spec
 from batchzs.resources import precision_again
 from batchzs.resume import complete_shards, describe_indices
 from batchzs.run import summary_of, write_end
@@ -49,7 +51,9 @@ def refuse_changed_job(run: FinishedRun, job: JobConfig, selection: Selection) -
     refuse_other_job(begun.fingerprint, now, run.paths.output)
 
 
-def unfinished_parts(paths: RunPaths, job: JobConfig, selection: Selection, num_tasks: int) -> list[int]:
+def unfinished_parts(
+    paths: RunPaths, job: JobConfig, selection: Selection, num_tasks: int, *, new_files: bool = False
+) -> list[int]:
     """Find the parts that have shards to do, for this number of parts; before a run has begun that is each.
 
     Args:
@@ -57,6 +61,7 @@ def unfinished_parts(paths: RunPaths, job: JobConfig, selection: Selection, num_
         job: the job that is to go on.
         selection: which rows are scored.
         num_tasks: how many parts there are.
+        new_files: whether tasks are to take in files that the output has not seen: then each may have some to do.
 
     Returns:
         Their numbers, from 1; none where every shard is there.
@@ -70,7 +75,10 @@ def unfinished_parts(paths: RunPaths, job: JobConfig, selection: Selection, num_
     run = open_run(paths.output)
     refuse_changed_job(run, job, selection)
     make_folders(*paths.folders)
-    return _parts_of(_missing_shards(run, complete_shards(run, run.shards)), num_tasks)
+    missing = _missing_shards(run, complete_shards(run, run.shards))
+    if not missing and new_files and _has_new_files(run, job):
+        return list(range(1, num_tasks + 1))
+    return _parts_of(missing, num_tasks)
 
 
 def finish_run(
@@ -114,6 +122,11 @@ def finish_run(
         if paths.success.exists() and paths.summary.exists():
             return summary_of(run, done)
         return write_end(run, done)
+
+
+def _has_new_files(run: FinishedRun, job: JobConfig) -> bool:
+    names = {file.found.name for file in run.inputs.files}
+    return any(file.name not in names for file in find_files(read_spec(job), exclude=[run.paths.output]))
 
 
 def _missing_shards(run: FinishedRun, done: dict[int, ShardRecord]) -> list[int]:

@@ -29,6 +29,7 @@ class RunArguments:
     overrides: tuple[str, ...]
     selection: Selection
     offline: bool = False
+    new_files: bool = False
     log_format: str = "plain"
 
     def job_words(self) -> list[str]:
@@ -45,7 +46,8 @@ class RunArguments:
             value = getattr(self.selection, name)
             words += [f"--{name}", str(value)] if value is not None else []
         words += ["--seed", str(self.selection.seed)] if self.selection.sample is not None else []
-        return words + (["--offline"] if self.offline else [])
+        flags = (("--offline", self.offline), ("--new-files", self.new_files))
+        return words + [flag for flag, is_given in flags if is_given]
 
 
 def absolute_overrides(overrides: Sequence[str]) -> list[str]:

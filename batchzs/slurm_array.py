@@ -83,7 +83,8 @@ def plan_array(
         MachineError: the folder cannot be made.
         DifferenceError: the output's state is damaged.
     """
-    parts = tuple(unfinished_parts(paths, job, arguments.selection, options.num_tasks))
+    selection, new_files = arguments.selection, arguments.new_files
+    parts = tuple(unfinished_parts(paths, job, selection, options.num_tasks, new_files=new_files))
     finish_words = [*arguments.job_words(), "--tasks", str(options.num_tasks)]
     plan = ArrayPlan(
         paths=paths,

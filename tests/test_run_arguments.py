@@ -29,6 +29,8 @@ def test_a_relative_job_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mon
     folder = odd_folder(tmp_path)
     monkeypatch.chdir(folder)
     assert RunArguments(Path("a.yaml"), (), Selection()).run_words() == [str(folder / "a.yaml")]
+    appending = RunArguments(Path("/a.yaml"), (), Selection(), new_files=True)
+    assert appending.run_words() == ["/a.yaml", "--new-files"]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_each_signal_ends_a_run_in_order(standard: Workshop, finished: Finished)
     """TERM, INT, USR1 and HUP: the run says so, ends with 75 and whole shards; the next one goes on (case S1)."""
     for number in SIGNALS:
         num_before = len(standard.shards())
-        running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 0.06})
+        running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 0.3})
         running.wait_until(lambda num_before=num_before: len(standard.shards()) > num_before)  # type: ignore[misc]
         running.send(number)
         sent_s = time.monotonic()

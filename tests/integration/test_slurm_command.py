@@ -154,6 +154,19 @@ def test_the_script_on_standard_output_runs(standard: Workshop) -> None:
     assert sys.executable in ended.stdout
 
 
+def test_new_files_call_for_every_part(done: Workshop) -> None:
+    """Where everything is done and files have come since, each part may get some; the tasks are told to take them in."""
+    command = ("slurm", done.standard_job, "--tasks", "3", "--new-files")
+    assert "the job is finished" in done.run(*command).stderr
+    (done.input / "part-99.csv").write_text("id,text\n1,新的\n", encoding="utf-8")
+    script = done.run(*command)
+    assert script.code == 0, script.stderr
+    assert "#SBATCH --array=1-3\n" in script.stdout
+    assert " --new-files --task " in script.stdout
+    refused = done.run(*command, "--limit", "5")
+    assert (refused.code, "--new-files scores every row" in refused.stderr) == (2, True)
+
+
 def test_scripts_are_written_to_files(standard: Workshop) -> None:
     """With the line that submits them, which a shell can read."""
     ended = standard.run("slurm", standard.standard_job, "--tasks", "4", "--to", "夜 1.sbatch")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_a_run_that_goes_on_that_died_and_that_is_done(standard: Workshop) -> None:
     """Running with its process, then not running, then finished; by the job and by the output, and in JSON."""
-    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 0.2})
+    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 1.0})
     running.wait_until(lambda: len(standard.shards()) >= 2)
     status = standard.run("status", standard.standard_job, hook=None, extra={"GUARD_FORBIDS": "torch polars pyarrow"})
     assert status.code == 0, status.stderr
@@ -51,7 +51,7 @@ def test_why_it_stopped(standard: Workshop) -> None:
 
 def test_tasks_at_work(standard: Workshop) -> None:
     """Each with its process."""
-    hook = {"stand_in": True, "delay_s": 0.3}
+    hook = {"stand_in": True, "delay_s": 1.0}
     tasks = [standard.start("run", standard.standard_job, "--task", f"{n}/2", hook=hook) for n in (1, 2)]
     for one in tasks:
         one.wait_until(lambda one=one: "scoring in" in one.stderr)  # type: ignore[misc]
