@@ -60,9 +60,21 @@ def format_texts(scored: Sequence[Scored], rows: ShardRows, style: Style) -> Ite
         yield from _heading(scored[0], rows, row, style)
         if scored[0].frame["status"][row] == OK:
             yield from _bars(scored, row, style)
-    if any(one.frame["status"].eq(OK).any() for one in scored):
+    yield from _legend(scored)
+
+
+def _legend(scored: Sequence[Scored]) -> Iterator[str]:
+    """What the marks mean, where there are any, and what it means that there is none."""
+    is_scored = [one.frame["status"].eq(OK).to_numpy() for one in scored]
+    is_marked = [one.chosen.any(axis=1) for one in scored]
+    lines = []
+    if any(marked.any() for marked in is_marked):
+        lines.append("* a label that a run gives")
+    if any((done & ~marked).any() for done, marked in zip(is_scored, is_marked, strict=True)):
+        lines.append(f"no mark: every label is below the threshold, {scored[0].wording.job.resolved_threshold}")
+    if lines:
         yield ""
-        yield "* a label that a run gives"
+        yield from lines
 
 
 def _heading(scored: Scored, rows: ShardRows, row: int, style: Style) -> Iterator[str]:

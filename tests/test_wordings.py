@@ -114,6 +114,16 @@ def test_labels_are_ranked_by_the_first_wording_and_cut() -> None:
     assert any("and 1 more labels, at most 0.100" in line for line in lines)
 
 
+def test_a_text_without_a_mark_is_explained() -> None:
+    """Below the threshold a run gives no label, and the display says so."""
+    below = scored([0, 1], threshold=0.9)
+    below.chosen[0] = False
+    lines = list(format_texts([below], shard_rows(["一", "二"]), style()))
+    assert lines[-2:] == ["* a label that a run gives", "no mark: every label is below the threshold, 0.9"]
+    assert list(format_texts([scored([0])], shard_rows(["一"]), style()))[-1] == "* a label that a run gives"
+    assert "mark" not in "".join(format_texts([scored([None])], shard_rows([""]), style()))
+
+
 def test_what_is_not_scored_says_why() -> None:
     """Damaged rows with the reader's reason, empty ones with the engine's."""
     rows = shard_rows(["", "一"], bad={1: ("bad_record", "新闻.csv:3: found 4 fields")})
