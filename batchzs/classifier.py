@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -52,15 +52,18 @@ if TYPE_CHECKING:
     from batchzs.models.classes import ClassIndices
     from batchzs.models.device import Placement
     from batchzs.models.opening import OpenedModel
-    from batchzs.records import Resolved
+    from batchzs.records import ModelRecord, Resolved
 
 logger = logging.getLogger(__name__)
 logging.getLogger("batchzs").addHandler(logging.NullHandler())  # a library's way to say nothing by itself
 
+#: Held while something is computed: torch's number of threads is the process's, so that classifiers take turns in it.
+_TURN = threading.Lock()
+
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A model in memory; classifiers made by `with_job` share it, and take turns."""
+    """A model in memory; classifiers made by `with_job` share it."""
 
     job: JobConfig  # that it was loaded for
     opened: OpenedModel
@@ -68,7 +71,6 @@ class _Loaded:
     resolved: Resolved  # for that job; with a margin where a run has measured one
     model: PairModel
     classes: ClassIndices
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Classifier:
@@ -80,7 +82,7 @@ class Classifier:
     of its own rows, and here it is measured on the first texts that are scored, a few hundred, over several calls if
     need be, and only ever grows. In fp32 there is no margin.
 
-    One classifier may be used from several threads; they take turns. While texts are scored, and while the model loads,
+    Several threads may use classifiers; all of a process take turns. While texts are scored, and while a model loads,
     torch is set to the number of threads that a run uses, for the whole process, and set back afterwards.
 
     Args:
@@ -169,7 +171,7 @@ class Classifier:
         """
         rows = _rows(texts)
         loaded = self._open
-        with loaded.lock, _threads(self._resolved.threads, loaded.placement):
+        with _turn(self._resolved.threads, loaded.placement):
             self._measure_margin(loaded, rows)
             scored = self._engine(loaded).score(rows.texts)
         return self._frame(loaded, rows, scored)
@@ -258,7 +260,7 @@ def _load(job: JobConfig, *, offline: bool) -> _Loaded:
     placement = place(job, hook)
     resolved = None if begun is None else _resolved_of_run(job, begun, opened, placement, hook)
     settled = resolved if resolved is not None else resolve(job, placement, hook)
-    with _threads(settled.threads, placement):
+    with _turn(settled.threads, placement):
         loaded = load_pair_model(opened, placement, settled, hook)
     if resolved is None:
         settled = settle_batch_tokens(job, settled, loaded)
@@ -275,7 +277,7 @@ def _resolved_of_run(
     job: JobConfig, begun: RunRecord, opened: OpenedModel, placement: Placement, hook: TestHook
 ) -> Resolved | None:
     """What the run in the job's output settled; None where it scores otherwise, or somewhere else."""
-    if begun.resolved.device_kind != placement.kind or not _is_same_model(begun, opened):
+    if begun.resolved.device_kind != placement.kind or _digests(begun.model) != _digests(opened):
         return None
     precision = precision_again(job, begun.resolved, hook)
     now = fingerprint_of(job, opened.record(begun.model.num_classes), precision, Selection(), hook.description)
@@ -290,8 +292,8 @@ def _resolved_of_run(
     return resolved
 
 
-def _is_same_model(begun: RunRecord, opened: OpenedModel) -> bool:
-    return {file.name: file.sha256 for file in begun.model.files} == {file.name: file.sha256 for file in opened.files}
+def _digests(model: ModelRecord | OpenedModel) -> dict[str, str]:
+    return {file.name: file.sha256 for file in model.files}
 
 
 def _asks_alike(job: JobConfig, other: JobConfig) -> bool:
@@ -334,16 +336,17 @@ def _is_text(text: str) -> bool:
 
 
 @contextmanager
-def _threads(count: int, placement: Placement) -> Iterator[None]:
+def _turn(num_threads: int, placement: Placement) -> Iterator[None]:
     """Have torch use as many threads as a run does, since the last bits of scores depend on them, and put it back."""
-    if placement == STAND_IN:
-        yield
-        return
-    import torch
+    with _TURN:
+        if placement == STAND_IN:
+            yield
+            return
+        import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        before = torch.get_num_threads()
+        torch.set_num_threads(num_threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)

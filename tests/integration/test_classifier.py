@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,15 @@ def test_one_model_serves_other_labels(done: Workshop, monkeypatch: pytest.Monke
     with pytest.raises(ValueError, match="closed"):
         first.score(["一"])
     assert other.score(["一"]).height == 1
+
+
+def test_threads_take_turns(done: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gets its own texts' scores, those that one thread alone gets."""
+    monkeypatch.setenv(VARIABLE, json.dumps(STAND_IN))
+    with Classifier.from_job(done.standard_job) as classifier, ThreadPoolExecutor(4) as pool:
+        parts = [[f"第{part}组第{number}条" for number in range(20)] for part in range(8)]
+        for part, scored in zip(parts, pool.map(classifier.score, parts), strict=True):
+            assert_frame_equal(scored, classifier.score(part), check_exact=True)
 
 
 @pytest.mark.parametrize(
