@@ -18,6 +18,7 @@ from batchzs import __version__
 from batchzs.cli_outputs import bad, status, verify
 from batchzs.cli_run import fetch, run
 from batchzs.cli_slurm import finish, slurm
+from batchzs.cli_try import try_texts
 from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, TimeLimitError, UsageError
 from batchzs.logs import SEVERAL_LINES, flush_standard_streams, log_to_stream, open_standard_streams
 from batchzs.requeue import requeue
@@ -47,7 +48,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (run, fetch, slurm, finish, status, verify, bad):
+for command in (run, try_texts, fetch, slurm, finish, status, verify, bad):
     batchzs.add_command(command)
 
 

@@ -39,3 +39,11 @@ def test_the_engine_and_the_packed_path_need_torch_numpy_and_tokenizers_alone() 
 def test_the_engine_alone_loads_no_torch() -> None:
     """The model object is handed to it: a fake one needs none."""
     assert "torch" not in loaded_by("batchzs.engine", "batchzs.test_hook")
+
+
+def test_the_package_exports_its_classifier_and_loads_nothing_for_it() -> None:
+    """`from batchzs import Classifier` is all that a notebook needs, and `import batchzs` costs nobody anything."""
+    assert not loaded_by("batchzs") & (HEAVY | {"pydantic", "yaml", "tokenizers", "click"})
+    loaded = run_python("from batchzs import Classifier; import sys; print(*sys.modules)").split()
+    assert "polars" in loaded
+    assert not {"torch", "transformers", "modelscope"} & set(loaded)
