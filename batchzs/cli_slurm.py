@@ -15,7 +15,7 @@ from typing import Literal
 
 import click
 
-from batchzs.cli_run import begin, job_options, selection_of, selection_options
+from batchzs.cli_run import begin, job_options, new_files_option, selection_of, selection_options
 from batchzs.errors import MachineError, UsageError
 from batchzs.logs import log_to_stream
 from batchzs.printing import show, show_lines

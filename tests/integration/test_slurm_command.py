@@ -155,7 +155,7 @@ def test_the_script_on_standard_output_runs(standard: Workshop) -> None:
 
 
 def test_new_files_call_for_every_part(done: Workshop) -> None:
-    """Where everything is done and files have come since, each part may get some; the tasks are told to take them in."""
+    """Where everything is done and files have come since, each part may get some, and is told so."""
     command = ("slurm", done.standard_job, "--tasks", "3", "--new-files")
     assert "the job is finished" in done.run(*command).stderr
     (done.input / "part-99.csv").write_text("id,text\n1,新的\n", encoding="utf-8")
