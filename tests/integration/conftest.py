@@ -146,6 +146,11 @@ class Running:
         return self._stderr.read_text(encoding="utf-8")
 
     @property
+    def process_id(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    @property
     def has_ended(self) -> bool:
         """Whether it is over."""
         return self._process.poll() is not None
