@@ -66,6 +66,14 @@ def place_workers(job: JobConfig, first: Placement) -> list[Placement]:
     return list(all_gpus()) if first.kind == "cuda" else [first] * num_workers(job, first.kind)
 
 
+def release_device_memory(kind: DeviceKind) -> None:
+    """Give a device back what a model held that is gone: torch keeps it, and other processes wait for it."""
+    if kind == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
+
+
 def resolve(job: JobConfig, placement: Placement, hook: TestHook) -> Resolved:
     """Settle what the job leaves to `auto`, at a run's first attempt."""
     precision, notice = _precision(job, placement.kind, hook)

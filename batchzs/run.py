@@ -28,7 +28,7 @@ from batchzs.logs import fields, log_to_file
 from batchzs.pace import pace_of
 from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, count_quarantined, write_record
-from batchzs.resources import adopt, load_pair_model, place, place_workers
+from batchzs.resources import adopt, load_pair_model, place, place_workers, release_device_memory
 from batchzs.resume import complete_shards, describe_indices, num_later_shards, sweep_temporary_files
 from batchzs.space import compare_space, estimated_bytes
 from batchzs.summary import summarise
@@ -241,8 +241,9 @@ def _scoring_everywhere(
     """Make ready to score shards in a process a device."""
     from batchzs.workers import Fleet, WorkerPool
 
+    release_device_memory(placement.kind)  # the preparing may have loaded a model, which is gone by now
     placements = place_workers(run.job, placement)
-    fleet = Fleet(placements, _next_attempt(run.paths), resolved, [lock.descriptor for lock in locks])
+    fleet = Fleet(placements, _next_attempt(run.paths, len(placements)), resolved, [lock.descriptor for lock in locks])
     _say_what_scores(run, fleet.attempt, placements, resolved)
     return WorkerPool(run, fleet).run
 
@@ -301,13 +302,17 @@ def _say_what_is_done(shards: Sequence[Shard], done: dict[int, ShardRecord], mis
         logger.info("all %d shards are complete: nothing to score", len(done), extra=extra)
 
 
-def _next_attempt(paths: RunPaths) -> int:
-    """Count the attempts that scored; one more than the last one that left its number."""
+def _next_attempt(paths: RunPaths, num_processes: int = 1) -> int:
+    """Count the attempts that scored; one more than the last one that left its number.
+
+    How many processes score goes behind it, for `batchzs status`.
+    """
     try:
-        number = int(paths.attempt.read_bytes()) + 1
+        number = int(paths.attempt.read_bytes().partition(b" ")[0]) + 1
     except (OSError, ValueError):
         number = 1
-    publish_bytes(paths.attempt, b"%d\n" % number, paths.temporary)
+    processes = b" %d" % num_processes if num_processes > 1 else b""
+    publish_bytes(paths.attempt, b"%d%b\n" % (number, processes), paths.temporary)
     return number
 
 

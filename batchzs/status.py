@@ -113,7 +113,8 @@ def read_status(paths: RunPaths) -> RunStatus:
     latest = _latest(done)
     if num_rows is not None and (busy_s := sum(shard.score_s for shard in latest)) > 0:
         num_missing = max(0, num_rows - progress.num_rows_done - num_journalled)
-        num_running = sum(worker.is_running for worker in workers if worker.name != "run") or 1
+        num_running = sum(worker.is_running for worker in workers if worker.name != "run")
+        num_running = num_running or _num_processes(paths)
         remaining_s = num_missing * busy_s / sum(shard.num_rows for shard in latest) / num_running
     return RunStatus(
         output=str(paths.output),
@@ -222,6 +223,14 @@ def _selected_rows(record: RunRecord) -> int:
     """Rows of the run: all, or as many as `--limit` or `--sample` asked for."""
     asked = [record.fingerprint.layout.get(name) for name in ("--limit", "--sample")]
     return min([record.num_rows, *(number for number in asked if isinstance(number, int))])
+
+
+def _num_processes(paths: RunPaths) -> int:
+    """How many processes the last attempt of a whole run shares its shards out among: one, but on all devices."""
+    try:
+        return int(paths.attempt.read_bytes().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 1
 
 
 def _workers(paths: RunPaths, num_shards: int | None, done: Sequence[ShardRecord]) -> tuple[Worker, ...]:

@@ -13,6 +13,7 @@ count_batches       with stand_in: a file that gets one line for every batch onc
 pause               as crash, with SIGSTOP: a test decides when the process goes on, and what happens before
 crash               "point" or "point:n": SIGKILL to itself the n-th time that the run reaches the point (see POINTS)
 worker              with `engine.device: all`: crash, fail_above_tokens and delay_s hold in this worker alone
+together            with `engine.device: all`: true: no worker gets a shard before all are ready for one
 
 A run under the hook says so in its first line and in its state.
 """
@@ -72,6 +73,7 @@ class TestHook:
     pause: str | None = None
     crash: str | None = None
     worker: int | None = None
+    together: bool = False
     _reached: dict[str, int] = field(default_factory=dict)
 
     @staticmethod

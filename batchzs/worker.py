@@ -65,7 +65,7 @@ class Reports:
     """Sends reports, from any thread; where nobody reads them any more the run is gone, and so is this process."""
 
     def __init__(self, descriptor: int) -> None:
-        self._file = open(descriptor, "wb", buffering=0)  # noqa: SIM115 - open until the process ends
+        self._descriptor = descriptor
         self._lock = threading.Lock()
 
     def send(self, report: Report) -> None:
@@ -74,7 +74,7 @@ class Reports:
         with self._lock:
             try:
                 while line:
-                    line = line[self._file.write(line) :]
+                    line = line[os.write(self._descriptor, line) :]
             except OSError:
                 _end_at_once()
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from batchzs import errors
+from batchzs.durable import remove
 from batchzs.errors import BatchzsError, DeviceError, InterruptedRunError, MachineError, TimeLimitError
 from batchzs.logs import SEVERAL_LINES, fields
 from batchzs.models.device import granted_cpus
@@ -95,6 +96,7 @@ class WorkerPool:
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
         self._first_failure: BatchzsError | None = None
+        self._waits_for_all = run.context.hook.together
 
     def run(self, shards: Sequence[Shard]) -> dict[int, ShardRecord]:
         """Have shards scored and published.
@@ -154,6 +156,9 @@ class WorkerPool:
             )
 
     def _hand_out(self) -> None:
+        if self._waits_for_all and not all(worker.is_waiting for worker in self._workers):
+            return
+        self._waits_for_all = False
         for worker in self._workers:
             if worker.is_waiting and self._left and (not worker.shards or len(self._left) >= len(self._workers)):
                 shard = self._left.popleft()
@@ -165,9 +170,13 @@ class WorkerPool:
         """Take what workers report within some time; those that have ended are taken leave of."""
         for key, _ in self._selector.select(timeout_s):
             worker: _Worker = key.data
-            for report in worker.process.receive():
-                self._take(worker, report)
-            if worker.process.has_ended:
+            try:
+                for report in worker.process.receive():
+                    self._take(worker, report)
+            except BatchzsError as error:  # no report: what it does from here on, nobody knows
+                worker.failure = Failed(error=BatchzsError.__name__, text=f"{worker.name}: {error}")
+                worker.process.kill()
+            if worker.process.has_ended or worker.failure is not None:
                 self._leave(worker)
                 if not is_over:
                     self._mourn(worker)
@@ -206,6 +215,8 @@ class WorkerPool:
         # It may have died between giving a shard its name and saying so.
         done = complete_shards(self._run, list(worker.shards.values()))
         self._records |= done
+        for index in done:
+            remove(self._run.paths.journal(index))
         unfinished = [shard for index, shard in worker.shards.items() if index not in done]
         self._left.extend(unfinished)
         is_last = bool(self._left) and not self._workers

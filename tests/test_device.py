@@ -11,7 +11,14 @@ import torch
 
 from batchzs.errors import MachineError
 from batchzs.models import device
-from batchzs.models.device import choose_precision, cpu_has_bf16_units, find_device, granted_cpus, nvidia_evidence
+from batchzs.models.device import (
+    all_gpus,
+    choose_precision,
+    cpu_has_bf16_units,
+    find_device,
+    granted_cpus,
+    nvidia_evidence,
+)
 from tests.builders import odd_folder
 
 if TYPE_CHECKING:
@@ -58,8 +65,8 @@ def test_a_variable_shows_an_allotted_gpu(root: Path, name: str) -> None:
 
 @pytest.mark.usefixtures("no_gpu")
 def test_auto_is_the_cpu_where_there_is_no_gpu_at_all() -> None:
-    """And `cpu` always is."""
-    for requested in ("auto", "cpu"):
+    """So is `all`, and `cpu` always is."""
+    for requested in ("auto", "all", "cpu"):
         placement = find_device(requested)
         assert (placement.device, placement.kind) == ("cpu", "cpu")
         assert placement.name
@@ -87,7 +94,7 @@ def test_the_allocator_is_told_of_batches_of_many_sizes(
     assert os.environ.get("PYTORCH_ALLOC_CONF") == expected
 
 
-@pytest.mark.parametrize("requested", ["auto", "cuda", "cuda:0"])
+@pytest.mark.parametrize("requested", ["auto", "all", "cuda", "cuda:0"])
 def test_a_gpu_that_torch_cannot_use_is_refused(monkeypatch: pytest.MonkeyPatch, requested: str) -> None:
     """A night on the CPU by accident is worse than an error: the message says what shows the GPU and what to do."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -99,11 +106,20 @@ def test_a_gpu_that_torch_cannot_use_is_refused(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.usefixtures("two_gpus")
-@pytest.mark.parametrize(("requested", "found"), [("auto", 0), ("cuda", 0), ("cuda:0", 0), ("cuda:1", 1)])
+@pytest.mark.parametrize(("requested", "found"), [("auto", 0), ("all", 0), ("cuda", 0), ("cuda:0", 0), ("cuda:1", 1)])
 def test_the_first_gpu_or_the_one_asked_for(requested: str, found: int) -> None:
     """With its index in the device's name, so that it stays the same device."""
     placement = find_device(requested)
     assert (placement.device, placement.kind, placement.name) == (f"cuda:{found}", "cuda", f"GPU {found}")
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_all_gpus_are_those_that_torch_shows() -> None:
+    """By CUDA_VISIBLE_DEVICES, which torch heeds; each keeps its index."""
+    assert [(each.device, each.kind, each.name) for each in all_gpus()] == [
+        ("cuda:0", "cuda", "GPU 0"),
+        ("cuda:1", "cuda", "GPU 1"),
+    ]
 
 
 @pytest.mark.usefixtures("two_gpus")

@@ -11,7 +11,15 @@ import pytest
 from batchzs import resources
 from batchzs.errors import MachineError
 from batchzs.models.device import Placement
-from batchzs.resources import adopt, load_pair_model, max_batch_tokens, place, precision_again, resolve
+from batchzs.resources import (
+    adopt,
+    load_pair_model,
+    max_batch_tokens,
+    place,
+    place_workers,
+    precision_again,
+    resolve,
+)
 from batchzs.test_hook import StandInModel, TestHook
 from tests.builders import make_job, odd_folder, resolved, write_checkpoint
 
@@ -39,6 +47,15 @@ def test_auto_on_a_gpu() -> None:
     assert (found.device_kind, found.precision, found.threads) == ("cuda", "fp16", 3)
     assert (found.max_batch_tokens, found.labels_per_chunk, found.workers) == (65536, 64, 2)
     assert found.shard_rows == 100_000
+
+
+def test_a_process_a_gpu_or_as_many_on_a_cpu_as_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`engine.workers` says how many batches are under way on each GPU, and how many processes a CPU gets."""
+    monkeypatch.setattr(resources, "all_gpus", lambda: (GPU, Placement("cuda:1", "cuda", "A GPU")))
+    job = make_job(engine__device="all", engine__workers=4)
+    assert [each.device for each in place_workers(job, GPU)] == ["cuda:0", "cuda:1"]
+    assert place_workers(job, CPU) == [CPU] * 4
+    assert place_workers(make_job(engine__device="all"), CPU) == [CPU] * 3
 
 
 def test_what_the_job_says_is_taken() -> None:

@@ -41,6 +41,14 @@ def test_a_second_signal_ends_the_process_at_once_with_the_same_code() -> None:
     assert (done.returncode, done.stdout) == (75, "first\n")
 
 
+def test_a_stop_may_be_asked_for_without_a_signal() -> None:
+    """As a run asks its worker processes."""
+    flag = StopFlag()
+    flag.ask("the run")
+    with pytest.raises(InterruptedRunError, match="stopped by the run: run the same command again"):
+        flag.check()
+
+
 def test_handlers_are_put_back() -> None:
     """Whoever calls the library keeps its own."""
     before = [signal.getsignal(number) for number in SIGNALS]

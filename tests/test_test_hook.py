@@ -71,6 +71,17 @@ def test_anything_else_is_refused(text: str, message: str) -> None:
         TestHook.from_environment({VARIABLE: text})
 
 
+def test_one_of_several_workers_is_meant() -> None:
+    """What disturbs a run holds in that one alone; what changes scores holds in all."""
+    settings: dict[str, Any] = {"crash": "batch-scored", "fail_above_tokens": 9, "delay_s": 1.0, "nan_every": 7}
+    hook = TestHook(stand_in=True, worker=2, **settings)
+    assert hook.in_worker(2) is hook
+    other = hook.in_worker(1)
+    assert (other.crash, other.fail_above_tokens, other.delay_s, other.nan_every) == (None, None, 0.0, 7)
+    everywhere = TestHook(**settings)
+    assert everywhere.in_worker(1) is everywhere
+
+
 @pytest.mark.parametrize(("crash", "printed"), [("batch-scored", "1\n"), ("batch-scored:3", "1\n2\n3\n")])
 def test_the_process_dies_the_nth_time_it_comes_by(crash: str, printed: str) -> None:
     """By SIGKILL, as if the power had failed; other points do not count."""

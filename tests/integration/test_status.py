@@ -9,6 +9,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.integration.conftest import Workshop
 
@@ -47,6 +49,19 @@ def test_why_it_stopped(standard: Workshop) -> None:
     failed = standard.run("status", standard.output, hook=None).stdout
     assert "task-1-of-2 " in failed
     assert "error: out of memory with a single pair" in failed
+
+
+def test_several_processes_at_work(standard: Workshop) -> None:
+    """They share what is left: it takes a part of the time that one would need."""
+    job = standard.job(engine={"device": "all", "workers": 2})
+    running = standard.start("run", job, hook={"stand_in": True, "together": True, "delay_s": 0.2})
+    running.wait_until(lambda: len(standard.shards()) >= 2)
+    running.send(signal.SIGTERM)
+    running.end()
+    shared = json.loads(standard.run("status", standard.output, "--json", hook=None).stdout)
+    (standard.state / "attempt").write_text("1\n")
+    alone = json.loads(standard.run("status", standard.output, "--json", hook=None).stdout)
+    assert alone["remaining_s"] == pytest.approx(2 * shared["remaining_s"])
 
 
 def test_tasks_at_work(standard: Workshop) -> None:
