@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from batchzs.durable import lock_holder, remove, wait_for_lock
 from batchzs.errors import InputError
+from batchzs.inputs.discovery import find_files
 from batchzs.inputs.frozen import check_unchanged
 from batchzs.inputs.pieces import list_names
 from batchzs.inputs.rows import InputSet
@@ -176,15 +177,18 @@ class InputNow:
 
     def _checked(self, known: KnownInput) -> KnownInput:
         """Hold every file against what is there now, and keep places and times that are others."""
+        found, known_names = self.found, _names(*known.parts)
+        if not known_names <= {file.name for file in found}:
+            # Another task may have taken in a file that came after this process looked.
+            found = find_files(self.spec, exclude=[self._paths.output])
+        if self.context.options.new_files:
+            found = [file for file in found if file.name in known_names]
         names_later = _names(*(one.inputs for one in known.added))
-        unseen = _names_of(self._unseen(known)) if self.context.options.new_files else set()
-        first = self._unchanged(
-            known.first, [file for file in self.found if file.name not in names_later and file.name not in unseen]
-        )
+        first = self._unchanged(known.first, [file for file in found if file.name not in names_later])
         added = []
         for one in known.added:
             names = _names(one.inputs)
-            now = self._unchanged(one.inputs, [file for file in self.found if file.name in names])
+            now = self._unchanged(one.inputs, [file for file in found if file.name in names])
             if now != one.inputs:
                 write_generation(self._paths, AddedFiles(one.generation, now))
             added.append(AddedFiles(one.generation, now))
@@ -232,10 +236,6 @@ def remove_end(paths: RunPaths) -> None:
 
 def _names(*inputs: InputSet) -> set[str]:
     return {file.found.name for one in inputs for file in one.files}
-
-
-def _names_of(found: Sequence[FoundFile]) -> set[str]:
-    return {file.name for file in found}
 
 
 def _counts(generation: Generation) -> dict[str, int]:

@@ -226,7 +226,7 @@ def _begin(now: InputNow, opened: OpenedModel) -> PreparedRun:
     begun = _record_run(paths, record)
     hook.reach("run-recorded")
     if begun != record:
-        logger.info("another task has settled this run meanwhile: taking over what it settled")
+        logger.info("another process has settled this run meanwhile: taking over what it settled")
         if begun.input_digest != record.input_digest:
             remove(paths.staged_inputs(record.input_digest))
         return _go_on(now, opened, begun)

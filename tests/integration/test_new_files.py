@@ -361,7 +361,7 @@ def test_two_first_tasks_without_locks(standard: Workshop, point: str) -> None:
     before = standard.record("run.json")
     slow.send(signal.SIGCONT)
     result = slow.end()
-    assert "another task has settled this run meanwhile" in result.stderr
+    assert "another process has settled this run meanwhile" in result.stderr
     assert result.code == 3, "it saw a file that the first one did not"
     assert standard.record("run.json") == before
     assert before["resolved"]["max_batch_tokens"] == 600
@@ -372,16 +372,18 @@ def test_two_first_tasks_without_locks(standard: Workshop, point: str) -> None:
     equals_a_fresh_run(standard)
 
 
-def test_two_first_tasks_without_locks_on_the_same_files(standard: Workshop) -> None:
-    """The second one takes over the first one's settings, and both do their part."""
+@pytest.mark.parametrize("new", [{}, {"part-12.csv": 30}], ids=["same", "grown"])
+def test_two_first_tasks_without_locks_of_which_one_takes_over(standard: Workshop, new: dict[str, int]) -> None:
+    """The second one has the first one's settings and files, also one that came after it looked; each does its part."""
     extra = {"GUARD_LOCKS": "1"}
     slow = start_task(standard, "1/2", extra=extra, pause="inputs-stored")
     wait_until_paused(slow)
+    add(standard, new)
     assert start_task(standard, "2/2", extra=extra).end().code == 0
     slow.send(signal.SIGCONT)
     result = slow.end()
     assert result.code == 0, result.stderr
-    assert "another task has settled this run meanwhile: taking over what it settled" in result.stderr
+    assert "another process has settled this run meanwhile: taking over what it settled" in result.stderr
     equals_a_fresh_run(standard)
 
 
