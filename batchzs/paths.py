@@ -66,6 +66,15 @@ class RunPaths:
         return self.tasks / f"{task.name}.lock"
 
     @property
+    def metrics(self) -> Path:
+        """The run's numbers for Prometheus."""
+        return self.state / "metrics.prom"
+
+    def task_metrics(self, task: Task) -> Path:
+        """The numbers of one part for Prometheus."""
+        return self.tasks / f"{task.name}.prom"
+
+    @property
     def plan_lock(self) -> Path:
         """The file whose kernel lock the first task holds while it settles the run."""
         return self.tasks / "plan.lock"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from batchzs.durable import hold_lock, make_folders, publish_bytes, refuse_links, remove, wait_for_lock
 from batchzs.errors import TooManyBadRowsError
 from batchzs.logs import fields, log_to_file
+from batchzs.metrics import recording_metrics
 from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, count_quarantined, write_record
 from batchzs.resources import adopt, load_pair_model, place
@@ -59,7 +60,8 @@ def run_job(context: RunContext) -> Outcome:
     started_s = time.monotonic()
     refuse_links(paths.state, *paths.folders)  # before anything is made: not even a folder is, elsewhere
     make_folders(*paths.folders)
-    with _locked(context) as is_alone:
+    with _locked(context) as is_alone, recording_metrics(context) as metrics:
+        context = replace(context, progress=metrics)
         log_to_file(paths.log if task is None else paths.task_log(task))
         if hook.is_active:
             logger.warning("TEST HOOK in force: %s; these results are no real ones", hook.description)
@@ -80,9 +82,12 @@ def run_job(context: RunContext) -> Outcome:
             if not is_alone:  # another run may have written the same shards since, and records with other times
                 done = complete_shards(run, shards)
         elif task is None and paths.success.exists() and paths.summary.exists():
-            return Outcome(_summary(run, done), None)
+            outcome = Outcome(_summary(run, done), None)
+            metrics.conclude(outcome.summary, _exit_code(outcome))
+            return outcome
         hook.reach("run-finished")
         outcome = _finish(run, done)
+        metrics.conclude(_summary(run, done), _exit_code(outcome))
         wall_s = time.monotonic() - started_s if missing or task is None else None
         return replace(outcome, wall_s=wall_s)
 
@@ -161,6 +166,16 @@ def _write_end(run: PreparedRun, done: dict[int, ShardRecord]) -> Summary:
     return summary
 
 
+def _exit_code(outcome: Outcome) -> int:
+    """The code that the command will end with: what share is quarantined is judged over everything, and afterwards."""
+    try:
+        if not outcome.num_elsewhere:
+            refuse_too_many_bad_rows(outcome.summary)
+    except TooManyBadRowsError as exc:
+        return exc.exit_code
+    return 0
+
+
 def refuse_too_many_bad_rows(summary: Summary) -> None:
     """Do nothing where the quarantined share is allowed.
 
@@ -200,7 +215,9 @@ def _score_missing(
     )
     num_rows = sum(shard.num_rows for shard in shards)
     progress.start(num_rows, num_rows - sum(shard.num_rows for shard in missing))
-    progress.quarantine(sum(count_quarantined(record.statuses) for record in done.values()))
+    before = done.values()
+    progress.publish(sum(record.num_pairs for record in before), sum(record.num_tokens for record in before))
+    progress.quarantine(sum(count_quarantined(record.statuses) for record in before))
     try:
         return ShardPipeline(run, attempt, model).run(missing)
     finally:
