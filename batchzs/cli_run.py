@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from batchzs.cli_hooks import RunReport, hook_options
 from batchzs.errors import InterruptedRunError, UsageError
 from batchzs.logs import log_to_stream
 from batchzs.printing import show
@@ -77,8 +78,10 @@ Example:
 @click.option("--seed", type=int, help="The seed of --sample, 0 if absent.")
 @click.option("--task", metavar="I/N", help="Do part I of N of the shards, I from 1 to N, beside other such tasks.")
 @click.option("--restart", is_flag=True, help="Begin anew: remove what batchzs wrote into the output before.")
+@hook_options
 def run(  # noqa: PLR0913 - one parameter an option
     *,
+    report: RunReport,
     job: Path,
     overrides: tuple[str, ...],
     offline: bool,
@@ -109,7 +112,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     from batchzs.tasks import parse_task, slurm_task
     from batchzs.test_hook import TestHook
 
-    paths = RunPaths(config.output.path)
+    paths = report.paths = RunPaths(config.output.path)
     part = slurm_task(os.environ, recorded_tasks(paths)) if task is None else parse_task(task)
     if part is not None and restart:
         raise UsageError("--restart begins the whole run anew and a task does a part of one: restart outside the array")
@@ -119,7 +122,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     context = RunContext(config, paths, options, hook, stop, _progress(log_format))
     with stop.listening():
         try:
-            outcome = run_job(context)
+            outcome = report.outcome = run_job(context)
         except InterruptedRunError as error:
             # With --restart the same command would begin anew once more.
             raise InterruptedRunError(f"{error}{', without --restart' if restart else ''}") from error

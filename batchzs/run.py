@@ -48,6 +48,7 @@ class Outcome:
     summary: Summary
     wall_s: float | None
     num_elsewhere: int = 0
+    has_finished: bool = False  # it is this command that found every shard there and wrote the end
 
 
 def run_job(context: RunContext) -> Outcome:
@@ -132,7 +133,7 @@ def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
     """Write the summary and `_SUCCESS` where every shard is there; whoever completes the last one does so, once."""
     paths = run.paths
     if run.context.options.task is None:
-        return Outcome(_write_end(run, done), None)
+        return Outcome(_write_end(run, done), None, has_finished=True)
     absent = [shard for shard in run.shards if shard.index not in done and not paths.shard(shard.index).exists()]
     if not absent:
         with wait_for_lock(paths.finish_lock, _holder(), run.context.stop.check):
@@ -141,7 +142,7 @@ def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
             everything = complete_shards(run, run.shards)
             absent = [shard for shard in run.shards if shard.index not in everything]
             if not absent:
-                return Outcome(_write_end(run, everything), None)
+                return Outcome(_write_end(run, everything), None, has_finished=True)
     logger.info(
         "part %s is complete; %d of %d shards are other parts' and not there yet",
         run.context.options.task,
