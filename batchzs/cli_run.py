@@ -21,6 +21,7 @@ from batchzs.printing import show
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from batchzs.dates import Day
     from batchzs.job import JobConfig
     from batchzs.progress import Progress
 
@@ -36,6 +37,11 @@ def job_options(command: Callable[..., None]) -> Callable[..., None]:
             metavar="KEY=VALUE",
             help="Put a value over the job file's, such as --set engine.device=cpu; may be repeated.",
         ),
+        click.option(
+            "--date",
+            metavar="DAY",
+            help="The day for {date} in the job's paths: today (if absent), yesterday, or such as 2026-11-29.",
+        ),
         click.option("--offline", is_flag=True, help="Make no connection, even for a hub model that is not on disk."),
         click.option(
             "--log-format",
@@ -49,8 +55,22 @@ def job_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def begin(job: Path, overrides: tuple[str, ...], log_format: Literal["plain", "json"]) -> JobConfig:
+def begin(
+    job: Path, overrides: tuple[str, ...], log_format: Literal["plain", "json"], date: str | None = None
+) -> JobConfig:
     """Have messages go to standard error, refuse old libraries, and read the job.
+
+    Raises:
+        UsageError: the job is wrong.
+        MachineError: a library is too old.
+    """
+    return begin_dated(job, overrides, log_format, date)[0]
+
+
+def begin_dated(
+    job: Path, overrides: tuple[str, ...], log_format: Literal["plain", "json"], date: str | None
+) -> tuple[JobConfig, Day | None]:
+    """Do as `begin`, and say which day is in the job's paths; None where there is none.
 
     Raises:
         UsageError: the job is wrong.
@@ -60,9 +80,13 @@ def begin(job: Path, overrides: tuple[str, ...], log_format: Literal["plain", "j
     from batchzs.libraries import refuse_old_libraries
 
     refuse_old_libraries()
-    from batchzs.job import load_job
+    from batchzs.dates import parse_date
+    from batchzs.job import load_dated_job
+    from batchzs.job_dates import DateRequest
+    from batchzs.slurm_day import slurm_job
 
-    return load_job(job, overrides)
+    asked = None if date is None else parse_date(date)
+    return load_dated_job(job, overrides, DateRequest(asked, slurm_job(os.environ)))
 
 
 @click.command(
@@ -84,6 +108,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     report: RunReport,
     job: Path,
     overrides: tuple[str, ...],
+    date: str | None,
     offline: bool,
     log_format: Literal["plain", "json"],
     limit: int | None,
@@ -102,7 +127,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         raise UsageError("--seed goes with --sample: how many rows are to be drawn?")
     if task is not None and restart:
         raise UsageError("--restart begins the whole run anew and --task does a part of one: restart without --task")
-    config = begin(job, overrides, log_format)
+    config, day = begin_dated(job, overrides, log_format, date)
     from batchzs.paths import RunPaths
     from batchzs.plan import Selection
     from batchzs.prepare import RunContext, RunOptions, recorded_tasks
@@ -116,7 +141,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     part = slurm_task(os.environ, recorded_tasks(paths)) if task is None else parse_task(task)
     if part is not None and restart:
         raise UsageError("--restart begins the whole run anew and a task does a part of one: restart outside the array")
-    options = RunOptions(Selection(limit, sample, seed or 0), restart=restart, offline=offline, task=part)
+    options = RunOptions(Selection(limit, sample, seed or 0), restart=restart, offline=offline, task=part, day=day)
     hook = TestHook.from_environment(os.environ)
     stop = StopFlag()
     context = RunContext(config, paths, options, hook, stop, _progress(log_format))
@@ -124,8 +149,12 @@ def run(  # noqa: PLR0913 - one parameter an option
         try:
             outcome = report.outcome = run_job(context)
         except InterruptedRunError as error:
-            # With --restart the same command would begin anew once more.
-            raise InterruptedRunError(f"{error}{', without --restart' if restart else ''}") from error
+            # With --restart the same command would begin anew once more, and tomorrow it would mean another day.
+            changes = [
+                *([", without --restart"] if restart else []),
+                *([f", with --date {day.value.isoformat()}"] if day is not None and not day.is_fixed else []),
+            ]
+            raise InterruptedRunError(f"{error}{''.join(changes)}") from error
     show(format_summary(outcome.summary, outcome.wall_s))
     if outcome.num_elsewhere:
         show(f"{'part':<12}{part} is complete; shards of other parts not there yet: {outcome.num_elsewhere:,}")
@@ -140,9 +169,11 @@ Example:
 """
 )
 @job_options
-def fetch(*, job: Path, overrides: tuple[str, ...], offline: bool, log_format: Literal["plain", "json"]) -> None:
+def fetch(
+    *, job: Path, overrides: tuple[str, ...], date: str | None, offline: bool, log_format: Literal["plain", "json"]
+) -> None:
     """Fetch a job's model, for machines without a network, and print where it lies."""
-    config = begin(job, overrides, log_format)
+    config = begin(job, overrides, log_format, date)
     from batchzs.models.opening import open_model
 
     opened = open_model(config, known=None, offline=offline)

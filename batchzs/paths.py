@@ -89,6 +89,10 @@ class RunPaths:
         """The number of the last attempt that scored."""
         return self.state / "attempt"
 
+    def slurm_day(self, name: str) -> Path:
+        """The note of the day that a Slurm job began with."""
+        return self.state / f"day.{name}"
+
     @property
     def lock(self) -> Path:
         """The file whose kernel lock keeps a second run out."""

@@ -29,6 +29,7 @@ from batchzs.summary import summarise
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from batchzs.dates import Day
     from batchzs.job import JobConfig
     from batchzs.paths import RunPaths
     from batchzs.plan import Shard
@@ -64,6 +65,8 @@ def run_job(context: RunContext) -> Outcome:
     with _locked(context) as is_alone, recording_metrics(context) as metrics:
         context = replace(context, progress=metrics)
         log_to_file(paths.log if task is None else paths.task_log(task))
+        if context.options.day is not None:
+            _begin_day(paths, context.options.day)
         if hook.is_active:
             logger.warning("TEST HOOK in force: %s; these results are no real ones", hook.description)
         if is_alone and task is None:
@@ -108,6 +111,13 @@ def _locked(context: RunContext) -> Iterator[bool]:
     part = f"part {task}"
     with hold_lock(paths.lock, holder, shared=True), hold_lock(paths.task_lock(task), holder, part=part) as is_alone:
         yield is_alone
+
+
+def _begin_day(paths: RunPaths, day: Day) -> None:
+    """Say which day it is, and write it down where this very job must go on with it."""
+    logger.info("the date is %s", day, extra=fields("date", date=day.value.isoformat(), why=day.why))
+    if day.claim is not None:
+        day.claim.write(paths, day.value)
 
 
 def _holder() -> str:

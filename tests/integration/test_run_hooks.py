@@ -49,11 +49,12 @@ def test_once_when_the_run_is_finished(standard: Workshop, finished: Finished) -
     ("arguments", "changes", "code", "message"),
     [
         (["--limit", "3", "--sample", "3"], {}, 2, "--limit and --sample exclude each other"),
+        (["--date", "2026-13-01"], {}, 2, "is no day of the calendar"),
         ([], {"labels": []}, 2, "labels"),
         ([], {"input": {"path": "没有.csv"}}, 3, "没有.csv: there is no such file or directory"),
         ([], {"input": {"max_bad_share": 0.001}}, 5, "are quarantined, more than input.max_bad_share allows"),
     ],
-    ids=["options", "job", "input", "quarantine"],
+    ids=["options", "date", "job", "input", "quarantine"],
 )
 def test_when_the_command_fails(
     standard: Workshop, arguments: list[str], changes: dict[str, Any], code: int, message: str
