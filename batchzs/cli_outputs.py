@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchzs.cli_options import date_option
+from batchzs.errors import UsageError
 from batchzs.logs import log_to_stream
 from batchzs.printing import show, show_lines
 
@@ -148,9 +150,10 @@ Example:
 """
 )
 @click.argument("job_or_output", type=click.Path(path_type=Path))
+@date_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--watch", type=click.IntRange(min=1), metavar="S", help="Again every S seconds, until it is finished.")
-def status(*, job_or_output: Path, as_json: bool, watch: int | None) -> None:
+def status(*, job_or_output: Path, date: str | None, as_json: bool, watch: int | None) -> None:
     """Say how far a job is: rows done, speed, who is at work, what stopped it.
 
     From the state alone, at once, while it runs or after it died; of a whole run or of its tasks.
@@ -160,11 +163,7 @@ def status(*, job_or_output: Path, as_json: bool, watch: int | None) -> None:
     from batchzs.paths import RunPaths
     from batchzs.status import format_status, read_status
 
-    output = job_or_output
-    if job_or_output.is_file():
-        from batchzs.job import load_job
-
-        output = load_job(job_or_output).output.path
+    output = _output_of(job_or_output, date)
     while True:
         found = read_status(RunPaths(output.absolute()))
         lines = [json_line(asdict(found))] if as_json else [escaped(line) for line in format_status(found)]
@@ -173,3 +172,19 @@ def status(*, job_or_output: Path, as_json: bool, watch: int | None) -> None:
         time.sleep(watch)
         if not as_json:
             show("")
+
+
+def _output_of(job_or_output: Path, date: str | None) -> Path:
+    """The output that a job writes on a day, or the one that is named itself."""
+    if not job_or_output.is_file():
+        if date is not None:
+            raise UsageError(f"--date goes with a job file, and {job_or_output} is none: name the output of that day")
+        return job_or_output
+    from batchzs.dates import parse_date
+    from batchzs.job import load_dated_job
+    from batchzs.job_dates import DateRequest
+
+    job, day = load_dated_job(job_or_output, (), DateRequest(None if date is None else parse_date(date)))
+    if day is not None and not day.is_fixed:
+        logger.info("the date is %s", day)
+    return job.output.path

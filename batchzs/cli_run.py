@@ -1,4 +1,4 @@
-"""The commands that work on a job: `run` and `fetch`, and what every such command shares.
+"""The commands that work on a job: `run` and `fetch`.
 
 Commands read their arguments, call the library, and show what it returns, through `printing` and nowhere else. Heavy
 libraries are imported inside commands, so that `batchzs --help` answers at once.
@@ -8,94 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
+from batchzs.cli_hooks import RunReport, hook_options
+from batchzs.cli_options import begin, begin_dated, job_options, new_files_option, selection_of, selection_options
 from batchzs.errors import InterruptedRunError, TimeLimitError, UsageError
-from batchzs.logs import log_to_stream
 from batchzs.printing import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
-    from batchzs.job import JobConfig
-    from batchzs.plan import Selection
     from batchzs.progress import Progress
-
-
-def job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the arguments that every command on a job takes."""
-    for decorator in (
-        click.argument("job", type=click.Path(path_type=Path)),
-        click.option(
-            "--set",
-            "overrides",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Put a value over the job file's, such as --set engine.device=cpu; may be repeated.",
-        ),
-        click.option("--offline", is_flag=True, help="Make no connection, even for a hub model that is not on disk."),
-        click.option(
-            "--log-format",
-            type=click.Choice(["plain", "json"]),
-            default="plain",
-            show_default=True,
-            help="How messages on standard error are written.",
-        ),
-    ):
-        command = decorator(command)
-    return command
-
-
-def selection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which rows are scored."""
-    for decorator in (
-        click.option("--seed", type=int, help="The seed of --sample, 0 if absent."),
-        click.option("--sample", type=click.IntRange(min=1), help="Score N rows drawn at random.", metavar="N"),
-        click.option("--limit", type=click.IntRange(min=1), help="Score the first N rows.", metavar="N"),
-    ):
-        command = decorator(command)
-    return command
-
-
-new_files_option = click.option(
-    "--new-files", is_flag=True, help="Score files too that the input had not when this output was begun."
-)
-
-
-def selection_of(limit: int | None, sample: int | None, seed: int | None, *, new_files: bool) -> Selection:
-    """Which rows these options ask for.
-
-    Raises:
-        UsageError: they contradict each other.
-    """
-    if limit is not None and sample is not None:
-        raise UsageError("--limit and --sample exclude each other: the first rows, or random ones")
-    if seed is not None and sample is None:
-        raise UsageError("--seed goes with --sample: how many rows are to be drawn?")
-    if new_files and (limit is not None or sample is not None):
-        raise UsageError("--new-files scores every row of the new files: leave --limit and --sample out")
-    from batchzs.plan import Selection
-
-    return Selection(limit, sample, seed or 0)
-
-
-def begin(job: Path, overrides: tuple[str, ...], log_format: Literal["plain", "json"]) -> JobConfig:
-    """Have messages go to standard error, refuse old libraries, and read the job.
-
-    Raises:
-        UsageError: the job is wrong.
-        MachineError: a library is too old.
-    """
-    log_to_stream(sys.stderr, log_format)
-    from batchzs.libraries import refuse_old_libraries
-
-    refuse_old_libraries()
-    from batchzs.job import load_job
-
-    return load_job(job, overrides)
 
 
 @click.command(
@@ -115,10 +40,13 @@ Example:
 )
 @new_files_option
 @click.option("--restart", is_flag=True, help="Begin anew: remove what batchzs wrote into the output before.")
+@hook_options
 def run(  # noqa: PLR0913 - one parameter an option
     *,
+    report: RunReport,
     job: Path,
     overrides: tuple[str, ...],
+    date: str | None,
     offline: bool,
     log_format: Literal["plain", "json"],
     limit: int | None,
@@ -136,7 +64,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     selection = selection_of(limit, sample, seed, new_files=new_files)
     if task is not None and restart:
         raise UsageError("--restart begins the whole run anew and --task does a part of one: restart without --task")
-    config = begin(job, overrides, log_format)
+    config, day = begin_dated(job, overrides, log_format, date)
     from batchzs.deadline import find_deadline
     from batchzs.paths import RunPaths
     from batchzs.prepare import RunContext, RunOptions, recorded_tasks
@@ -147,21 +75,25 @@ def run(  # noqa: PLR0913 - one parameter an option
     from batchzs.tasks import parse_task, slurm_task
     from batchzs.test_hook import TestHook
 
-    paths = RunPaths(config.output.path)
+    paths = report.paths = RunPaths(config.output.path)
     part = slurm_task(os.environ, recorded_tasks(paths)) if task is None else parse_task(task)
     if part is not None and restart:
         raise UsageError("--restart begins the whole run anew and a task does a part of one: restart outside the array")
-    options = RunOptions(selection, restart=restart, offline=offline, new_files=new_files, task=part)
+    options = RunOptions(selection, restart=restart, offline=offline, new_files=new_files, task=part, day=day)
     hook = TestHook.from_environment(os.environ)
     stop = StopFlag(find_deadline(deadline, os.environ))
     before = durable_progress(paths, part)
     context = RunContext(config, paths, options, hook, stop, _progress(log_format))
     with stop.listening():
         try:
-            outcome = run_job(context)
+            outcome = report.outcome = run_job(context)
         except InterruptedRunError as error:
-            # With --restart the same command would begin anew once more.
-            message = f"{error}{', without --restart' if restart else ''}"
+            # With --restart the same command would begin anew once more, and tomorrow it would mean another day.
+            changes = [
+                *([", without --restart"] if restart else []),
+                *([f", with --date {day.value.isoformat()}"] if day is not None and not day.is_fixed else []),
+            ]
+            message = f"{error}{''.join(changes)}"
             if isinstance(error, TimeLimitError):
                 obstacle = obstacle_of(before, durable_progress(paths, part), restart=restart)
                 raise TimeLimitError(message, obstacle) from error
@@ -180,9 +112,11 @@ Example:
 """
 )
 @job_options
-def fetch(*, job: Path, overrides: tuple[str, ...], offline: bool, log_format: Literal["plain", "json"]) -> None:
+def fetch(
+    *, job: Path, overrides: tuple[str, ...], date: str | None, offline: bool, log_format: Literal["plain", "json"]
+) -> None:
     """Fetch a job's model, for machines without a network, and print where it lies."""
-    config = begin(job, overrides, log_format)
+    config = begin(job, overrides, log_format, date)
     from batchzs.models.opening import open_model
 
     opened = open_model(config, known=None, offline=offline)

@@ -15,7 +15,15 @@ from typing import Literal
 
 import click
 
-from batchzs.cli_run import begin, job_options, new_files_option, selection_of, selection_options
+from batchzs.cli_options import (
+    begin,
+    begin_dated,
+    date_option,
+    job_options,
+    new_files_option,
+    selection_of,
+    selection_options,
+)
 from batchzs.errors import MachineError, UsageError
 from batchzs.logs import log_to_stream
 from batchzs.printing import show, show_lines
@@ -57,6 +65,7 @@ def slurm(  # noqa: PLR0913 - one parameter an option
     *,
     job: Path,
     overrides: tuple[str, ...],
+    date: str | None,
     offline: bool,
     log_format: Literal["plain", "json"],
     limit: int | None,
@@ -82,7 +91,7 @@ def slurm(  # noqa: PLR0913 - one parameter an option
     selection = selection_of(limit, sample, seed, new_files=new_files)
     if submit and to is not None:
         raise UsageError("--submit and --to exclude each other: submit the scripts, or write them")
-    config = begin(job, overrides, log_format)
+    config, day = begin_dated(job, overrides, log_format, date)
     from batchzs.paths import RunPaths
     from batchzs.run_arguments import RunArguments
     from batchzs.slurm_array import describe_submission, plan_array, submit_array, write_scripts
@@ -107,7 +116,15 @@ def slurm(  # noqa: PLR0913 - one parameter an option
         checked_words("--program", program) if program is not None else _own_program(launcher),
         checked_words("--launcher", launcher) if launcher is not None else None,
     )
-    arguments = RunArguments(job, overrides, selection, offline=offline, new_files=new_files, log_format=log_format)
+    arguments = RunArguments(
+        job,
+        overrides,
+        selection,
+        date=None if day is None else day.value,
+        offline=offline,
+        new_files=new_files,
+        log_format=log_format,
+    )
     plan = plan_array(RunPaths(config.output.path), config, arguments, options, starts_with)
     if plan.is_finished and submit:
         show("nothing to submit: the job is finished")
@@ -130,10 +147,16 @@ Example:
 )
 @click.argument("job_or_output", type=click.Path(path_type=Path))
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="As in `batchzs run`; only with a job.")
+@date_option
 @click.option("--tasks", "num_tasks", type=click.IntRange(1, 1_000_000), metavar="N", help="How many parts there are.")
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain", help="As in `batchzs run`.")
 def finish(
-    *, job_or_output: Path, overrides: tuple[str, ...], num_tasks: int | None, log_format: Literal["plain", "json"]
+    *,
+    job_or_output: Path,
+    overrides: tuple[str, ...],
+    date: str | None,
+    num_tasks: int | None,
+    log_format: Literal["plain", "json"],
 ) -> None:
     """See whether every part of a job is done: write the end where it is, name what is missing where it is not.
 
@@ -143,15 +166,16 @@ def finish(
     from batchzs.paths import RunPaths
 
     if job_or_output.is_dir():
-        if overrides:
-            raise UsageError(
-                f"--set: {job_or_output} is an output, whose job is settled; leave it out, or give the job"
-            )
+        for option, is_given in (("--set", overrides), ("--date", date)):
+            if is_given:
+                raise UsageError(
+                    f"{option}: {job_or_output} is an output, whose job is settled; leave it out, or give the job"
+                )
         log_to_stream(sys.stderr, log_format)
         config = None
         paths = RunPaths(job_or_output.absolute())
     else:
-        config = begin(job_or_output, overrides, log_format)
+        config = begin(job_or_output, overrides, log_format, date)
         paths = RunPaths(config.output.path)
     from batchzs.finish import finish_run
     from batchzs.run import refuse_too_many_bad_rows

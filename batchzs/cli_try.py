@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from batchzs.cli_run import begin, job_options
+from batchzs.cli_options import begin, job_options
 from batchzs.errors import UsageError
 from batchzs.printing import show, show_lines
 
@@ -76,6 +76,7 @@ def try_texts(  # noqa: PLR0913 - one parameter an option
     *,
     job: Path,
     overrides: tuple[str, ...],
+    date: str | None,
     offline: bool,
     log_format: Literal["plain", "json"],
     texts: tuple[str, ...],
@@ -96,7 +97,7 @@ def try_texts(  # noqa: PLR0913 - one parameter an option
     recall, and which label is taken for which.
     """
     _refuse_contradictions(texts, rows, sample, seed, truth)
-    config = begin(job, overrides, log_format)
+    config = begin(job, overrides, log_format, date)
     from batchzs.escape import json_line
     from batchzs.plan import Selection
     from batchzs.wordings import score_wordings, wordings_of

@@ -9,7 +9,6 @@ output, nor at the machine: what `auto` means there is resolved where it is know
 (`resolved_...`) is resolved here.
 """
 
-import codecs
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +16,16 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from batchzs.dates import Day, checked_time_zone
 from batchzs.errors import UsageError
 from batchzs.job_checks import (
     apply_overrides,
-    report_not_built,
+    checked_encoding,
     report_schema_errors,
     report_taken_names,
     resolve_paths,
 )
+from batchzs.job_dates import DateRequest, fill_dates
 from batchzs.labels import checked_labels, template_fault
 from batchzs.located import Place, path_text, quoted
 from batchzs.yaml_lines import parse_yaml, read_utf8
@@ -37,9 +38,6 @@ ADDED_COLUMNS = (
 
 #: Up to so many labels a row's scores and logits are all kept; above, the file would be mostly numbers nobody reads.
 _FEW_LABELS = 50
-
-#: Codecs that Python calls text encodings and no file is written in.
-_NO_FILE_ENCODINGS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 
 
 def _tuple(value: object) -> object:
@@ -60,20 +58,6 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if times > 1:
         raise ValueError(f"{quoted(name)} is given {times} times; once is enough")
     return names
-
-
-def _encoding(name: str) -> str:
-    try:
-        codec = codecs.lookup(name).name
-        "".encode(name)  # refuses codecs from bytes to bytes, such as base64
-    except (LookupError, ValueError):  # ValueError: what no codec's name can hold
-        codec = ""
-    if not codec or codec in _NO_FILE_ENCODINGS:
-        raise ValueError(
-            f"found {quoted(name)}, expected an encoding of text files: utf-8, gb18030, gbk, big5, utf-16, "
-            "utf-16-le, utf-16-be, latin-1, or another one that Python knows"
-        )
-    return codec
 
 
 def _template(template: str) -> str:
@@ -132,6 +116,9 @@ class InputConfig(_Section):
     """Which texts to label, and what to carry along."""
 
     path: _OneOrMore = Field(description="a file, a directory, a glob, or a list of them")
+    time_zone: Annotated[_Name, AfterValidator(checked_time_zone)] | None = Field(
+        default=None, description="an IANA name, such as Asia/Shanghai, or null for the machine's time zone"
+    )
     format: Literal["parquet", "csv", "tsv", "jsonl"] | None = Field(
         default=None, description="parquet, csv, tsv or jsonl, or no such key to go by the files' names"
     )
@@ -141,7 +128,7 @@ class InputConfig(_Section):
         default=(), description="a list of column names, such as [id, date], or all"
     )
     partitions: Literal["drop", "keep"] = Field(default="drop", description="drop or keep")
-    encoding: Annotated[str, AfterValidator(_encoding)] = Field(
+    encoding: Annotated[str, AfterValidator(checked_encoding)] = Field(
         default="utf-8", description="an encoding, such as gb18030"
     )
     csv: Annotated[CsvConfig, BeforeValidator(_empty_if_none)] = CsvConfig()
@@ -315,6 +302,23 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> JobConfig:
     Raises:
         UsageError: Something is wrong: all of it, one line each.
     """
+    return load_dated_job(path, overrides, DateRequest())[0]
+
+
+def load_dated_job(path: Path, overrides: Sequence[str], request: DateRequest) -> tuple[JobConfig, Day | None]:
+    """Read and check a whole job file whose paths may have dates in them.
+
+    Args:
+        path: As in `load_job`.
+        overrides: As in `load_job`.
+        request: What `--date` says, and where else the day may come from.
+
+    Returns:
+        The job, dates filled in, and the day; None where no path has a date.
+
+    Raises:
+        UsageError: Something is wrong: all of it, one line each.
+    """
     job = parse_yaml(read_utf8(path), Place(path_text(path), path.absolute().parent, line=1))
     if job.value is None:
         raise UsageError(f"{path_text(path)}: the file is empty; a job has at least input, labels, model and output")
@@ -323,7 +327,7 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> JobConfig:
             f"{path}: found {job.found((), job.value)}, expected keys: {', '.join(JobConfig.model_fields)}"
         )
     apply_overrides(job, overrides)
-    report_not_built(job)
+    day = fill_dates(job, request)
     resolve_paths(job)
     for section in ("input", "model", "output"):
         job.value.setdefault(section, {})  # so that its missing keys are named one by one
@@ -339,4 +343,4 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> JobConfig:
         job.raise_problems()
         raise  # only where a key with a problem was not reported: a fault of ours
     job.raise_problems()
-    return config
+    return config, day

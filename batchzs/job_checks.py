@@ -5,10 +5,11 @@ file's problems are all found in one go, whichever kind they are. It imports no 
 keys up in is handed over.
 """
 
+import codecs
 import difflib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +30,8 @@ _PATH_KEYS: tuple[KeyPath, ...] = (
 )
 
 
-def _mentions_date(value: object) -> bool:
-    paths = value if isinstance(value, list) else [value]
-    return any(isinstance(path, str) and "{date" in path for path in paths)
-
-
-#: Accepted by the interface, not built yet: (key, whether a value asks for it, what to write instead).
-_NOT_BUILT: tuple[tuple[KeyPath, Callable[[Any], bool], str], ...] = (
-    (
-        ("input", "path"),
-        _mentions_date,
-        "write the date out, or give it with --set input.path=...",
-    ),
-    (
-        ("output", "path"),
-        _mentions_date,
-        "write the date out, or give it with --set output.path=...",
-    ),
-)
+#: Codecs that Python calls text encodings and no file is written in.
+_NO_FILE_ENCODINGS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 
 
 def value_at(job: Located, path: KeyPath) -> tuple[bool, Any]:
@@ -99,15 +84,6 @@ def apply_overrides(job: Located, overrides: Sequence[str]) -> None:
             job.problems.append(Problem(place, path, message))
 
 
-def report_not_built(job: Located) -> None:
-    """Report the keys that ask for something that batchzs does not do yet: they are refused, never ignored."""
-    for path, asks, instead in _NOT_BUILT:
-        written, value = value_at(job, path)
-        if written and asks(value):
-            found = job.found(path, value)
-            job.report(path, f"found {found}, which this version cannot do yet; {instead}")
-
-
 def resolve_paths(job: Located) -> None:
     """Make every path of a job absolute, as text: against the job file, or the working directory for `--set`.
 
@@ -153,6 +129,28 @@ def _resolve(job: Located, path: KeyPath, text: str) -> str:
         job.report(path, f"{quoted(text)} {fault}")
         return text
     return resolved
+
+
+def checked_encoding(name: str) -> str:
+    """Find an encoding that text files are written in.
+
+    Returns:
+        Python's name of it.
+
+    Raises:
+        ValueError: there is none of this name, with some that there are.
+    """
+    try:
+        codec = codecs.lookup(name).name
+        "".encode(name)  # refuses codecs from bytes to bytes, such as base64
+    except (LookupError, ValueError):  # ValueError: what no codec's name can hold
+        codec = ""
+    if not codec or codec in _NO_FILE_ENCODINGS:
+        raise ValueError(
+            f"found {quoted(name)}, expected an encoding of text files: utf-8, gb18030, gbk, big5, utf-16, "
+            "utf-16-le, utf-16-be, latin-1, or another one that Python knows"
+        )
+    return codec
 
 
 def report_taken_names(job: Located, added: Sequence[str], prefix: str) -> None:

@@ -78,6 +78,15 @@ class RunPaths:
         return self.tasks / f"{task.name}.lock"
 
     @property
+    def metrics(self) -> Path:
+        """The run's numbers for Prometheus."""
+        return self.state / "metrics.prom"
+
+    def task_metrics(self, task: Task) -> Path:
+        """The numbers of one part for Prometheus."""
+        return self.tasks / f"{task.name}.prom"
+
+    @property
     def plan_lock(self) -> Path:
         """The file whose kernel lock the first task holds while it settles the run."""
         return self.tasks / "plan.lock"
@@ -91,6 +100,10 @@ class RunPaths:
     def attempt(self) -> Path:
         """The number of the last attempt that scored."""
         return self.state / "attempt"
+
+    def slurm_day(self, name: str) -> Path:
+        """The note of the day that a Slurm job began with."""
+        return self.state / f"day.{name}"
 
     @property
     def lock(self) -> Path:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from batchzs import __version__
 from batchzs.durable import publish_new, remove
-from batchzs.errors import OtherJobError, UsageError
+from batchzs.errors import InputError, OtherJobError, UsageError
 from batchzs.fingerprint import digest_of, fingerprint_of, refuse_other_job
 from batchzs.input_now import InputNow
 from batchzs.inputs.discovery import find_files
@@ -39,6 +39,7 @@ from batchzs.resume import refuse_foreign_shards, remove_run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from batchzs.dates import Day
     from batchzs.engine import PairModel
     from batchzs.inputs.rows import FoundFile, InputSet
     from batchzs.job import JobConfig
@@ -65,6 +66,7 @@ class RunOptions:
     offline: bool = False
     new_files: bool = False  # take in files that the run was not begun with
     task: Task | None = None  # None: the whole run
+    day: Day | None = None  # None: no path of the job has a date
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def prepare_run(context: RunContext) -> PreparedRun:
     job, paths = context.job, context.paths
     _refuse_output_over_input(job, paths)
     spec = read_spec(job)
-    found = find_files(spec, exclude=[paths.output])
+    found = _find_files(context, spec)
     _refuse_meaningless_settings(job, found)
     begun = None if context.options.restart else _read_run_record(paths)
     opened = open_model(
@@ -215,6 +217,7 @@ def _begin(now: InputNow, opened: OpenedModel) -> PreparedRun:
         num_shards=sum(shard.generation == 1 for shard in shards),
         num_tasks=context.options.task.total if context.options.task else None,
         first_task_id=context.options.task.first_id if context.options.task else None,
+        day=context.options.day.value.isoformat() if context.options.day else None,
         test_hook=hook.description,
     )
     if context.options.restart:  # as late as this: a job that cannot run costs nobody the results that are there
@@ -285,6 +288,15 @@ def _plan(context: RunContext, known: KnownInput, resolved: Resolved) -> list[Sh
             f"{MAX_SHARDS:,}, so that their names sort in order; raise it"
         )
     return shards
+
+
+def _find_files(context: RunContext, spec: ReadSpec) -> Sequence[FoundFile]:
+    try:
+        return find_files(spec, exclude=[context.paths.output])
+    except InputError as exc:
+        if context.options.day is None:
+            raise
+        raise InputError(f"{exc} (the date is {context.options.day})") from exc
 
 
 def _refuse_output_over_input(job: JobConfig, paths: RunPaths) -> None:

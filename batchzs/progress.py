@@ -33,6 +33,9 @@ class Progress(Protocol):
     def advance(self, rows: float, tokens: int) -> None:
         """Count work done since the last call."""
 
+    def publish(self, num_pairs: int, num_tokens: int) -> None:
+        """Count the work of shards that are complete, now or in earlier attempts."""
+
     def quarantine(self, num_rows: int) -> None:
         """Count rows that turned out to be quarantined, now or in earlier attempts."""
 
@@ -47,6 +50,9 @@ class NoProgress:
         """Show nothing."""
 
     def advance(self, rows: float, tokens: int) -> None:
+        """Show nothing."""
+
+    def publish(self, num_pairs: int, num_tokens: int) -> None:
         """Show nothing."""
 
     def quarantine(self, num_rows: int) -> None:
@@ -92,6 +98,9 @@ class TerminalProgress:
         quarantined = f", {self._num_quarantined:,} quarantined" if self._num_quarantined else ""
         self._bar.set_postfix_str(f"{self._num_tokens / elapsed_s:,.0f} tokens/s{quarantined}", refresh=False)
         self._bar.update(rows)
+
+    def publish(self, num_pairs: int, num_tokens: int) -> None:
+        """Show nothing: rows and tokens are counted as they advance."""
 
     def quarantine(self, num_rows: int) -> None:
         """Show at once: the last shard's rows are known only after the bar's last move."""
@@ -160,6 +169,9 @@ class LineProgress:
                 quarantined=self._num_quarantined,
             ),
         )
+
+    def publish(self, num_pairs: int, num_tokens: int) -> None:
+        """Show nothing: rows and tokens are counted as they advance."""
 
     def quarantine(self, num_rows: int) -> None:
         """Count for the next line."""

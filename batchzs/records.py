@@ -97,6 +97,8 @@ class RunRecord(_Record):
     #: Where a task settled the run: how many tasks there are, and what the scheduler calls the first one.
     num_tasks: int | None = None
     first_task_id: int | None = None
+    #: The day in the job's paths.
+    day: str | None = None
     test_hook: dict[str, JsonValue]
 
 
@@ -156,6 +158,7 @@ class Summary(_Record):
     """Every number of the closing summary, over all attempts."""
 
     output: str
+    day: str | None = None
     num_rows: int
     num_shards: int
     statuses: dict[str, int]

@@ -25,6 +25,7 @@ from batchzs.durable import (
 from batchzs.errors import TooManyBadRowsError
 from batchzs.input_now import remove_end
 from batchzs.logs import fields, log_to_file
+from batchzs.metrics import recording_metrics
 from batchzs.pace import pace_of
 from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, count_quarantined, write_record
@@ -36,6 +37,7 @@ from batchzs.summary import summarise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from batchzs.dates import Day
     from batchzs.durable import HeldLock
     from batchzs.job import JobConfig
     from batchzs.models.device import Placement
@@ -59,6 +61,7 @@ class Outcome:
     summary: Summary
     wall_s: float | None
     num_elsewhere: int = 0
+    has_finished: bool = False  # it is this command that found every shard there and wrote the end
 
 
 def run_job(context: RunContext) -> Outcome:
@@ -71,9 +74,12 @@ def run_job(context: RunContext) -> Outcome:
     started_s = time.monotonic()
     refuse_links(paths.state, *paths.folders)  # before anything is made: not even a folder is, elsewhere
     make_folders(*paths.folders)
-    with _locked(context) as locks:
+    with _locked(context) as locks, recording_metrics(context) as metrics:
         is_alone = all(lock.is_held for lock in locks)
+        context = replace(context, progress=metrics)
         log_to_file(paths.log if task is None else paths.task_log(task))
+        if context.options.day is not None:
+            _begin_day(paths, context.options.day)
         context.stop.announce()
         if hook.is_active:
             logger.warning("TEST HOOK in force: %s; these results are no real ones", hook.description)
@@ -98,9 +104,12 @@ def run_job(context: RunContext) -> Outcome:
             if not is_alone:  # another run may have written the same shards since, and records with other times
                 done = complete_shards(run, shards)
         elif task is None and paths.success.exists() and paths.summary.exists():
-            return Outcome(summary_of(run, done), None)
+            outcome = Outcome(summary_of(run, done), None)
+            metrics.conclude(outcome.summary, _exit_code(outcome))
+            return outcome
         hook.reach("run-finished")
         outcome = _finish(run, done)
+        metrics.conclude(summary_of(run, done), _exit_code(outcome))
         wall_s = time.monotonic() - started_s if missing or task is None else None
         return replace(outcome, wall_s=wall_s)
 
@@ -124,6 +133,13 @@ def _locked(context: RunContext) -> Iterator[tuple[HeldLock, ...]]:
         yield whole, part
 
 
+def _begin_day(paths: RunPaths, day: Day) -> None:
+    """Say which day it is, and write it down where this very job must go on with it."""
+    logger.info("the date is %s", day, extra=fields("date", date=day.value.isoformat(), why=day.why))
+    if day.claim is not None:
+        day.claim.write(paths, day.value)
+
+
 def _prepare(context: RunContext) -> PreparedRun:
     """Prepare the run; of several tasks that begin it at once one settles it, and the others take that over."""
     paths, task = context.paths, context.options.task
@@ -143,7 +159,7 @@ def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
     """Write the summary and `_SUCCESS` where every shard is there; whoever completes the last one does so, once."""
     paths = run.paths
     if run.context.options.task is None:
-        return Outcome(write_end(run, done), None)
+        return Outcome(write_end(run, done), None, has_finished=True)
     absent = [shard for shard in run.shards if shard.index not in done and not paths.shard(shard.index).exists()]
     if not absent and num_later_shards(run) is None:
         with wait_for_lock(paths.finish_lock, lock_holder(), run.context.stop.check):
@@ -152,7 +168,7 @@ def _finish(run: PreparedRun, done: dict[int, ShardRecord]) -> Outcome:
             everything = complete_shards(run, run.shards)
             absent = [shard for shard in run.shards if shard.index not in everything]
             if not absent:
-                return Outcome(write_end(run, everything), None)
+                return Outcome(write_end(run, everything), None, has_finished=True)
     # Another task may have taken in new files since this one began, and ends the run with their shards.
     num_later = num_later_shards(run) or 0
     logger.info(
@@ -180,6 +196,16 @@ def write_end(run: SettledRun, done: dict[int, ShardRecord]) -> Summary:
         extra=fields("finished", rows=summary.num_rows, quarantined=summary.num_quarantined),
     )
     return summary
+
+
+def _exit_code(outcome: Outcome) -> int:
+    """The code that the command will end with: what share is quarantined is judged over everything, and afterwards."""
+    try:
+        if not outcome.num_elsewhere:
+            refuse_too_many_bad_rows(outcome.summary)
+    except TooManyBadRowsError as exc:
+        return exc.exit_code
+    return 0
 
 
 def refuse_too_many_bad_rows(summary: Summary) -> None:
@@ -215,7 +241,9 @@ def _score_missing(
         score = _scoring_here(run, placement, resolved, pace_of(done.values()))
     num_rows = sum(shard.num_rows for shard in shards)
     progress.start(num_rows, num_rows - sum(shard.num_rows for shard in missing))
-    progress.quarantine(sum(count_quarantined(record.statuses) for record in done.values()))
+    before = done.values()
+    progress.publish(sum(record.num_pairs for record in before), sum(record.num_tokens for record in before))
+    progress.quarantine(sum(count_quarantined(record.statuses) for record in before))
     try:
         return score(missing)
     finally:

@@ -16,6 +16,7 @@ from batchzs.located import Place
 from batchzs.yaml_lines import parse_yaml
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Sequence
 
     from batchzs.plan import Selection
@@ -28,6 +29,7 @@ class RunArguments:
     job: Path
     overrides: tuple[str, ...]
     selection: Selection
+    date: dt.date | None = None  # the day in the job's paths
     offline: bool = False
     new_files: bool = False
     log_format: str = "plain"
@@ -37,6 +39,7 @@ class RunArguments:
         words = [str(self.job.absolute())]
         for override in absolute_overrides(self.overrides):
             words += ["--set", override]
+        words += ["--date", self.date.isoformat()] if self.date is not None else []
         return words + (["--log-format", self.log_format] if self.log_format != "plain" else [])
 
     def run_words(self) -> list[str]:

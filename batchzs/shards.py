@@ -226,6 +226,7 @@ class ShardPipeline:
             return {}
         record = self._wait_for(self._publishing)
         self._publishing = None
+        self._run.context.progress.publish(record.num_pairs, record.num_tokens)
         self._run.context.progress.quarantine(count_quarantined(record.statuses))
         return {record.index: record}
 

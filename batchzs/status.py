@@ -81,6 +81,7 @@ class RunStatus:
     tokens_per_s: float | None  # of one worker, over the latest shards
     remaining_s: float | None
     workers: tuple[Worker, ...]
+    day: str | None = None  # in the job's paths
 
 
 def read_status(paths: RunPaths) -> RunStatus:
@@ -129,6 +130,7 @@ def read_status(paths: RunPaths) -> RunStatus:
         tokens_per_s=progress.tokens_per_s,
         remaining_s=remaining_s,
         workers=workers,
+        day=None if record is None else record.day,
     )
 
 
@@ -142,6 +144,8 @@ def format_status(status: RunStatus) -> list[str]:
     else:
         state = "not running, not finished: the same command goes on"
     lines = [f"{'state':<12}{state}"]
+    if status.day is not None:
+        lines.append(f"{'date':<12}{status.day}")
     if status.num_rows is None:
         lines.append(f"{'rows':<12}not counted yet")
     else:

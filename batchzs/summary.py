@@ -39,6 +39,7 @@ def summarise(job: JobConfig, paths: RunPaths, run: RunRecord, shards: Sequence[
     num_tokens = sum(shard.num_tokens for shard in shards)
     return Summary(
         output=str(paths.output),
+        day=run.day,
         num_rows=num_rows,
         num_shards=len(shards),
         statuses=dict(sorted(statuses.items())),
@@ -79,6 +80,7 @@ def format_summary(summary: Summary, wall_s: float | None) -> str:
         wall_s: seconds that this command took; None where it found everything done.
     """
     lines = [
+        *([f"{'date':<12}{summary.day}"] if summary.day is not None else []),
         f"{'rows':<12}{summary.num_rows:,} in {summary.num_shards:,} shard(s)",
         f"{'labels':<12}{_label_counts(summary)}",
     ]

@@ -106,8 +106,11 @@ class ReportedProgress:
             self._reports.send(Advanced(rows=self._rows, tokens=self._num_tokens))
         self._rows, self._num_tokens = 0.0, 0
 
-    def quarantine(self, num_rows: int) -> None:
+    def publish(self, num_pairs: int, num_tokens: int) -> None:
         """The run knows from the shard's record."""
+
+    def quarantine(self, num_rows: int) -> None:
+        """Likewise."""
 
     def close(self) -> None:
         """Nothing is on the screen."""

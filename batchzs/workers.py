@@ -193,6 +193,7 @@ class WorkerPool:
                 shard = worker.shards.pop(record.index)
                 worker.open_rows -= shard.num_rows
                 self._records[record.index] = record
+                progress.publish(record.num_pairs, record.num_tokens)
                 progress.quarantine(count_quarantined(record.statuses))
             case Logged():
                 _log(worker, report)

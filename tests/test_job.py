@@ -61,6 +61,7 @@ def test_defaults_are_the_pinned_ones(folder: Path) -> None:
     assert job.model_dump(mode="json") == {
         "input": {
             "path": [str(folder / "news.parquet")],
+            "time_zone": None,
             "format": None,
             "text": ["text"],
             "separator": "\n",

@@ -17,6 +17,7 @@ from batchzs import workers
 from batchzs.durable import hold_lock, make_folders
 from batchzs.errors import BatchzsError, DeviceError, InterruptedRunError, LockedError, MachineError
 from batchzs.inputs.rows import InputSet, RowSpan
+from batchzs.known_input import KnownInput
 from batchzs.models.device import Placement
 from batchzs.paths import RunPaths
 from batchzs.plan import Selection, Shard
@@ -86,6 +87,9 @@ class Recorded:
         self.tokens += tokens
         self.calls.append(rows)
 
+    def publish(self, num_pairs: int, num_tokens: int) -> None:
+        """Metrics are the run's."""
+
     def quarantine(self, num_rows: int) -> None:
         """Count."""
         self.num_quarantined += num_rows
@@ -120,7 +124,8 @@ class Bench:
         hook = TestHook(together=True)
         context = RunContext(job, paths, RunOptions(Selection()), hook, self.stop, self.progress)
         opened: Any = SimpleNamespace(record=lambda _: model_record())
-        run = PreparedRun(context, read_spec(job), InputSet((), ()), self.shards, run_record(job), opened, loaded=None)
+        known = KnownInput(InputSet((), ()))
+        run = PreparedRun(context, read_spec(job), known, self.shards, run_record(job), opened, loaded=None)
         placements = [Placement(f"cuda:{index}", "cuda", "A GPU") for index in range(num_workers)]
         fleet = Fleet(placements, 3, resolved(device_kind="cuda"), [], SPEECH + program)
         return {index: record.device for index, record in WorkerPool(run, fleet).run(self.shards).items()}

@@ -200,7 +200,7 @@ class Workshop:
     def __init__(self, folder: Path, model: Path, guard: Path) -> None:
         self.folder = folder
         self.model = model
-        self._guard = guard
+        self.guard = guard
         self._started: list[Running] = []
 
     @property
@@ -244,7 +244,7 @@ class Workshop:
             "PATH": os.defpath,
             "HOME": str(self.folder),
             "LANG": "C.UTF-8",
-            "PYTHONPATH": str(self._guard),
+            "PYTHONPATH": str(self.guard),
             **(extra or {}),
         }
         if hook is not None:

@@ -6,7 +6,9 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -64,6 +66,37 @@ def test_closed_streams(standard: Workshop, finished: Finished, redirection: str
     assert result.code == 0, result.stderr
     assert standard.is_like(finished)
     assert "part-00007.parquet: 10 rows published" in (standard.state / "run.log").read_text(encoding="utf-8")
+
+
+def test_a_cron_job(standard: Workshop, finished: Finished) -> None:
+    """All at once: `env -i`, the C locale, UTF-8 mode off, no HOME, cwd /, no standard output, messages to a file."""
+    settings = f"LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 PYTHONPATH='{standard.guard}'"
+    hook = json.dumps({"stand_in": True})
+    script = f'exec env -i {settings} BATCHZS_TEST_HOOK=\'{hook}\' "$@" >&- 2>> "$LOG"'
+    log = standard.folder / "cron 日.log"
+    result = standard.run("run", standard.standard_job, script=script, extra={"LOG": str(log)}, cwd=Path("/"))
+    assert result.code == 0, log.read_bytes()
+    assert standard.is_like(finished)
+    for content in (log.read_bytes(), (standard.state / "run.log").read_bytes()):
+        text = content.decode("utf-8")
+        assert text.endswith("\n")
+        assert all(re.match(r"[0-9-]{10} [0-9:]{8} ", line) and line.isprintable() for line in text[:-1].split("\n"))
+        assert str(standard.output) in text
+
+
+def test_a_cron_job_that_overlaps(standard: Workshop, finished: Finished) -> None:
+    """The second run leaves with 7 and one line, and nothing of it stands in the first one's log."""
+    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 3})
+    running.wait_until(lambda: "scoring in" in running.stderr)
+    second = standard.run("run", standard.standard_job, extra={"LC_ALL": "C"})
+    assert second.code == 7, second.stderr
+    assert re.fullmatch(r"[0-9-]{10} [0-9:]{8} error: .* another run holds this output \(.*\)\n", second.stderr)
+    assert second.stdout == ""
+    running.send(signal.SIGTERM)
+    assert running.end().code == 75
+    assert "another run" not in (standard.state / "run.log").read_text(encoding="utf-8")
+    assert standard.run("run", standard.standard_job).code == 0
+    assert standard.is_like(finished)
 
 
 @pytest.mark.parametrize("redirection", ["> /dev/full", "2> /dev/full"])
