@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 from batchzs import __version__
+from batchzs.cli_decide import decide
 from batchzs.cli_outputs import bad, status, verify
 from batchzs.cli_run import fetch, run
 from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, UsageError
@@ -44,7 +45,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (run, fetch, status, verify, bad):
+for command in (run, fetch, status, verify, bad, decide):
     batchzs.add_command(command)
 
 

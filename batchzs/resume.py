@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pydantic import JsonValue
 
+    from batchzs.finished import FinishedRun
     from batchzs.paths import RunPaths
     from batchzs.plan import Shard
     from batchzs.prepare import PreparedRun
@@ -37,7 +38,7 @@ _FOREIGN = "move it away, or use another output.path"
 _SHARD_NAME = re.compile(r"part-[0-9]{5,}\.parquet")
 
 
-def shard_provenance(run: PreparedRun, shard: Shard) -> dict[str, JsonValue]:
+def shard_provenance(run: PreparedRun | FinishedRun, shard: Shard) -> dict[str, JsonValue]:
     """What a shard's metadata says of its making: everything that decides its bytes, and nothing that does not."""
     return {
         "batchzs_version": run.record.batchzs_version,
@@ -77,7 +78,7 @@ def complete_shards(run: PreparedRun, shards: Sequence[Shard]) -> dict[int, Shar
         path = run.paths.shard(shard.index)
         if not path.exists():
             continue
-        problem = _problem(path, run, shard)
+        problem = shard_problem(path, run, shard)
         record = read_record(run.paths.shard_record(shard.index), ShardRecord)
         if problem is None and record is not None and record.size_bytes != path.stat().st_size:
             problem = f"has {path.stat().st_size} bytes, its record says {record.size_bytes}"
@@ -190,7 +191,7 @@ def _footer(path: Path) -> pq.FileMetaData | None:
         return None
 
 
-def _problem(path: Path, run: PreparedRun, shard: Shard) -> str | None:
+def shard_problem(path: Path, run: PreparedRun | FinishedRun, shard: Shard) -> str | None:
     """Why a file is not this shard, complete; None where it is."""
     from batchzs.output import read_provenance
 
