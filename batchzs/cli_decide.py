@@ -138,3 +138,40 @@ def _held_against_truth(result: Decided, precision: float | None) -> tuple[Truth
         return report, None
     is_right = (rows["best"] == rows["truth"]).fill_null(value=False).to_numpy()
     return report, threshold_for(precision, is_right, scores, report.num_rows)
+
+
+@click.command(
+    epilog="""\b
+Example:
+  batchzs compare out/news out/news-large
+  batchzs compare out/news out/news-bf16 --rows 20
+"""
+)
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option("--rows", type=click.IntRange(min=0), default=0, metavar="N", help="Show the N rows that moved most.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def compare(*, old: Path, new: Path, rows: int, as_json: bool) -> None:
+    """Compare two outputs over the same rows: of another model, template or precision, or of `decide`.
+
+    Which labels changed, from what to what, how the labels' shares drifted. As `diff` does, it ends with 0 where every
+    row has the same label in both, and otherwise with a code of its own, 9.
+    """
+    log_to_stream(sys.stderr, "plain")
+    from batchzs.libraries import refuse_old_libraries
+
+    refuse_old_libraries()
+    from batchzs.compare import compare_runs, refuse_differences
+    from batchzs.compare_text import comparison_to_json, format_comparison
+    from batchzs.escape import escaped, json_line
+    from batchzs.finished import open_run
+    from batchzs.moved_texts import read_moved_texts
+
+    result = compare_runs(open_run(old), open_run(new), rows)
+    if rows:
+        read_moved_texts(result)
+    if as_json:
+        show(json_line(comparison_to_json(result)))
+    else:
+        show_lines(escaped(line) for line in format_comparison(result))
+    refuse_differences(result)
