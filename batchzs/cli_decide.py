@@ -7,6 +7,7 @@ libraries are imported inside. What comes from files is escaped before it is sho
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,7 @@ def _held_against_truth(result: Decided, precision: float | None) -> tuple[Truth
     rows = pl.concat(result.against_truth)
     scores = rows["score"].to_numpy()
     report = hold_against_truth(rows["truth"], rows["given"], scores, rows["best"])
+    report = replace(report, num_unknown=result.num_unknown)
     if precision is None:
         return report, None
     is_right = (rows["best"] == rows["truth"]).fill_null(value=False).to_numpy()

@@ -79,6 +79,7 @@ class Decided:
     labels_before: Counter[str | None] = field(default_factory=Counter)
     #: Rows whose truth is known, and what holding them against it needs: truth, given, best, score.
     against_truth: list[pl.DataFrame] = field(default_factory=list)
+    num_unknown: int = 0  # rows whose truth is not known
     seconds: float = 0.0
 
 
@@ -178,7 +179,9 @@ class Decider:
                     "score": pl.Series(columns.arrays["score"]).fill_null(float("nan")),
                 }
             )
-            result.against_truth.append(frame.filter(pl.col("truth").is_not_null()))
+            known = frame.filter(pl.col("truth").is_not_null())
+            result.against_truth.append(known)
+            result.num_unknown += frame.height - known.height
         return counts
 
     def _merged_truth(self, truth: pl.Series) -> pl.Series:

@@ -20,7 +20,7 @@ def format_truth(report: TruthReport, found: PrecisionThreshold | None, wanted: 
         f"{'truth':<12}known for {report.num_rows:,} rows, not for {report.num_unknown:,}",
         f"{'accuracy':<12}{percent(report.accuracy)}: {report.num_correct:,} right",
         f"{'precision':<12}{percent(report.precision)} of the {report.num_given:,} with a label",
-        f"{'coverage':<12}{percent(report.coverage)} have a label",
+        f"{'coverage':<12}{percent(report.coverage)} of the rows whose truth is known have a label",
         "",
         *format_table(
             ["label", "true", "given", "right", "precision", "recall", "F1"],

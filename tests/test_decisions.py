@@ -100,12 +100,12 @@ def decisions(scores: np.ndarray, threshold: float | None, other: OtherLabel | N
     if other is not None:
         decided[falls_to_other(-np.sort(-scores, axis=1), other)] = "other"
     if threshold is None:
-        return decided.tolist()
+        return list(decided)
     reached = reaches(scores, threshold)
     if sets:
         return list(zip(decided.tolist(), map(tuple, reached.tolist()), strict=True))
     decided[(decided != "other") & ~reached.any(axis=1)] = None
-    return decided.tolist()
+    return list(decided)
 
 
 #: A threshold, and a label for rows that none fits.

@@ -89,9 +89,9 @@ def test_any_columns_add_up(rows: list[tuple[str | None, str, np.float32]]) -> N
         assert one.num_given == sum(row[1] == one.name for row in known)
     for share in (report.accuracy, report.precision, report.coverage, report.calibration_error):
         assert share is None or 0 <= share <= 1
-    for one in report.calibration:
-        inside = [row for row in known if one.start <= row[2] < one.stop or row[2] == one.stop == 1]
-        assert one.num_rows == len(inside)
+    for span in report.calibration:
+        inside = [row for row in known if span.start <= row[2] < span.stop or row[2] == span.stop == 1]
+        assert span.num_rows == len(inside)
     assert format_truth(report, None, None)
     assert truth_to_json(report, None)["right"] == report.num_correct
 

@@ -32,7 +32,7 @@ SAME: dict[str, tuple[list[str], dict[str, Any]]] = {
 
 def decide(workshop: Workshop, *options: str | Path, to: str | None = NEW) -> Ended:
     """Decide from the standard output."""
-    target = [] if to is None else ["--to", workshop.folder / to]
+    target: list[str | Path] = [] if to is None else ["--to", workshop.folder / to]
     return workshop.run("decide", workshop.output, *target, *options, hook=None)
 
 
