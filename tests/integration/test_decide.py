@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.integration.conftest import INPUT, LABELS, STAND_IN
+from tests.integration.conftest import INPUT, LABELS, OUTPUT, STAND_IN
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.integration.conftest import Ended, Workshop
+    from tests.integration.conftest import Ended, Finished, Workshop
 
 NEW = "新标签 [2] 'b'"
 #: Options of `decide`, and the job's settings that ask for the same.
@@ -63,13 +63,22 @@ def test_it_is_what_a_run_with_those_settings_gives(done: Workshop, name: str) -
     assert bad[0] == bad[1]
 
 
+def test_with_a_checkpoints_logits(finished_by_model: Finished, standard: Workshop) -> None:
+    """The same where torch made the logits, in fp32."""
+    source, target = finished_by_model.folder / OUTPUT, standard.folder / NEW
+    options = ("--multi-label", "--threshold", "0.6", "--labels", "娱乐,文化")
+    assert standard.run("decide", source, "--to", target, *options, hook=None).code == 0
+    job = standard.job(multi_label=True, threshold=0.6, labels=["娱乐", "文化"])
+    assert standard.run("run", job, "--limit", "80", hook=None, extra={"SLURM_CPUS_PER_TASK": "1"}).code == 0
+    new, fresh = standard.table(target), standard.table()
+    assert new.drop("truncated").write_ipc(None).getvalue() == fresh.drop("truncated").write_ipc(None).getvalue()
+
+
 def test_from_multi_label_to_single_and_no_threshold(standard: Workshop) -> None:
-    """The other way round, with a checkpoint's logits in place of the stand-in's."""
-    job = standard.job(multi_label=True, threshold=0.7)
-    assert standard.run("run", job, "--limit", "60", hook=None).code == 0
+    """The other way round."""
+    assert standard.run("run", standard.job(multi_label=True, threshold=0.7)).code == 0
     new = decided(standard, "--single-label", "--threshold", "none")
-    job = standard.job("单.yaml", output={"path": "单"})
-    assert standard.run("run", job, "--limit", "60", hook=None).code == 0
+    assert standard.run("run", standard.job("单.yaml", output={"path": "单"})).code == 0
     fresh = standard.table(standard.folder / "单")
     assert new.write_ipc(None).getvalue() == fresh.write_ipc(None).getvalue()
 
@@ -144,14 +153,18 @@ def test_priors_of_texts_that_say_nothing(done: Workshop) -> None:
     assert "no label with the hypothesis" in result.stderr
 
 
+def pretend_bf16(workshop: Workshop, *, rescore_margin: float | None) -> None:
+    """Have the record say that the stand-in, which is exact, was a bf16 run that measured this margin."""
+    path = workshop.state / "run.json"
+    content = json.loads(path.read_bytes())
+    content["resolved"] |= {"precision": "bf16", "rescore_margin": rescore_margin}
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
 def test_low_precision_marks_what_could_flip(standard: Workshop) -> None:
     """In bf16 rows near the new threshold are marked and counted, unless they were scored again in fp32."""
-    job = standard.job(engine={"precision": "bf16", "rescore_close": True}, input={"keep": "all"})
-    assert standard.run("run", job).code == 0
-    record = standard.state / "run.json"
-    content = json.loads(record.read_bytes())
-    content["resolved"]["rescore_margin"] = 0.1  # the stand-in's scores have no error
-    record.write_text(json.dumps(content), encoding="utf-8")
+    assert standard.run("run", standard.standard_job).code == 0
+    pretend_bf16(standard, rescore_margin=0.1)
     result = decide(standard, "--threshold", "0.6", "--json")
     assert result.code == 0, result.stderr
     new = standard.table(standard.folder / NEW)
@@ -174,8 +187,8 @@ def test_a_carried_column_may_be_called_close(standard: Workshop) -> None:
     """Stock prices have such: the mark gets another name, and says so."""
     path = standard.folder / "股价.csv"
     path.write_text("text,close\n涨了,3.5\n跌了,2\n", encoding="utf-8")
-    job = standard.job(engine={"precision": "bf16"}, input={"path": "股价.csv", "keep": ["close"]})
-    assert standard.run("run", job).code == 0
+    assert standard.run("run", standard.job(input={"path": "股价.csv", "keep": ["close"]})).code == 0
+    pretend_bf16(standard, rescore_margin=None)
     result = decide(standard, "--threshold", "0.6")
     assert result.code == 0, result.stderr
     assert "a carried column is called close" in result.stderr
@@ -254,7 +267,7 @@ def test_again_goes_on_and_something_else_is_refused(done: Workshop) -> None:
 
 
 REFUSED = {
-    "an unknown label": (["--labels", "文化,体育"], "found '体育', expected some of 文化, 体育,球赛, 娱乐"),
+    "an unknown label": (["--labels", "文化,体育"], 'found "体育", expected some of 文化, 体育,球赛, 娱乐'),
     "Chinese commas": (["--labels", "文化，娱乐"], "ASCII commas"),
     "a label twice": (["--labels", "文化,文化"], "is given twice"),
     "a merge of nothing known": (["--merge", "甲=乙"], "expected some of"),
