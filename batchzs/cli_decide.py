@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 _SHARE = click.FloatRange(0, 1)
 
 
-class _Threshold(click.ParamType[float | str]):
-    """A share, or `none`."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        return "none" if value == "none" else _SHARE.convert(value, param, ctx)
-
-
 @click.command(
     epilog="""\b
 Example:
@@ -43,7 +34,7 @@ Example:
 )
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option("--to", type=click.Path(path_type=Path), metavar="FOLDER", help="Where the new labels go, or nowhere.")
-@click.option("--threshold", type=_Threshold(), metavar="X", help="Labels count from this score on; or none.")
+@click.option("--threshold", metavar="X", help="Labels count from this score on; or none.")
 @click.option("--multi-label/--single-label", "multi_label", default=None, help="Decide every label by itself, or one.")
 @click.option("--labels", multiple=True, metavar="A,B", help="Only these labels, in this order; may be repeated.")
 @click.option("--merge", multiple=True, metavar="C=A,B", help="Make one label of several; may be repeated.")
@@ -60,7 +51,7 @@ def decide(  # noqa: PLR0913 - one parameter an option
     *,
     output: Path,
     to: Path | None,
-    threshold: float | str | None,
+    threshold: str | None,
     multi_label: bool | None,
     labels: tuple[str, ...],
     merge: tuple[str, ...],
@@ -97,8 +88,7 @@ def decide(  # noqa: PLR0913 - one parameter an option
     from batchzs.truth_text import format_truth, truth_to_json
 
     options = DecideOptions(
-        threshold=threshold if isinstance(threshold, float) else None,
-        no_threshold=threshold == "none",
+        threshold=threshold,
         multi_label=multi_label,
         labels=labels,
         merge=merge,

@@ -33,8 +33,7 @@ _OR = " | "
 class DecideOptions:
     """What the command line asks for; what is None or empty stays as the run had it."""
 
-    threshold: float | None = None
-    no_threshold: bool = False
+    threshold: str | None = None  # a number, or "none"
     multi_label: bool | None = None
     labels: tuple[str, ...] = ()
     merge: tuple[str, ...] = ()
@@ -78,9 +77,9 @@ def settle(run: FinishedRun, options: DecideOptions, output: Path) -> Settings:
         for name, members in groups.items()
     ]
     multi_label = run.job.multi_label if options.multi_label is None else options.multi_label
-    threshold = run.job.threshold if options.threshold is None else options.threshold
+    threshold = run.job.threshold if options.threshold is None else parse_threshold(options.threshold)
     content: dict[str, Any] = run.job.model_dump(mode="json")
-    content |= {"labels": labels, "multi_label": multi_label, "threshold": None if options.no_threshold else threshold}
+    content |= {"labels": labels, "multi_label": multi_label, "threshold": threshold}
     content["output"]["path"] = str(output)
     if options.priors is not None or any(len(members) > 1 for members in groups.values()):
         # These scores follow from several labels' logits, or from more than logits.
@@ -90,6 +89,26 @@ def settle(run: FinishedRun, options: DecideOptions, output: Path) -> Settings:
     members = tuple(tuple(index[member] for member in group) for group in groups.values())
     _check_priors(options, job)
     return Settings(job, NewLabels(members, job.scored_as_multi_label), merge, _other(options, job))
+
+
+def parse_threshold(text: str) -> float | None:
+    """Read a threshold.
+
+    Raises:
+        UsageError: it is neither a share nor `none`.
+
+    >>> parse_threshold("0.8"), parse_threshold("none")
+    (0.8, None)
+    """
+    if text.strip().lower() == "none":
+        return None
+    try:
+        threshold = float(text)
+    except ValueError:
+        threshold = -1.0
+    if not 0 <= threshold <= 1:
+        raise UsageError(f"--threshold: found {quoted(text)}, expected a number from 0 to 1, or none")
+    return threshold
 
 
 def parse_merges(given: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:

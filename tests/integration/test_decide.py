@@ -281,7 +281,7 @@ REFUSED = {
     "priors of nowhere": (["--priors", "content-free"], "--priors-from OUTPUT"),
     "priors of the batch in multi-label": (["--priors", "batch", "--multi-label"], "content-free"),
     "a precision of nothing": (["--precision", "0.9"], "--truth COLUMN"),
-    "a threshold beyond 1": (["--threshold", "1.5"], "0<=x<=1"),
+    "a threshold beyond 1": (["--threshold", "1.5"], "expected a number from 0 to 1, or none"),
 }
 
 
