@@ -2,7 +2,8 @@
 
 Goes through the shards of a finished output one after the other and writes each again, with the new columns in place
 of the old ones, into a folder of the same shape. What a run decides is decided by the run's own code, so for another
-threshold, multi-label and a subset of labels the columns are those of an fp32 run with those settings, bit for bit.
+threshold and multi-label the columns are those of an fp32 run with those settings, bit for bit, and for a subset of
+labels those of a run with the same logits (other batches may move their last bits).
 Carried columns, statuses and what was counted of the texts stay as they are.
 
 A shard is absent or complete here too: whoever is interrupted runs the same command again.

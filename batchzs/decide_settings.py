@@ -219,6 +219,9 @@ def _other(options: DecideOptions, job: JobConfig) -> OtherLabel | None:
             given = "--other-below" if below is not None else "--other-margin"
             raise UsageError(f"{given} goes with --other NAME: what is the label called?")
         return None
+    for name, share in (("--other-below", below), ("--other-margin", margin)):
+        if share is not None and not 0 <= share <= 1:  # not a number, which click lets pass
+            raise UsageError(f"{name}: found {share}, expected a number from 0 to 1")
     if not options.other.strip():
         raise UsageError("--other: found an empty name, expected a label such as 其他")
     if margin is not None and job.multi_label:
