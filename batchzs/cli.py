@@ -1,7 +1,7 @@
 """The `batchzs` command: its commands put together, and the one place that turns errors into exit codes.
 
 The commands that work on a job are in `cli_run`, those for a cluster in `cli_slurm`, those that look at an output in
-`cli_outputs`.
+`cli_outputs`, those that decide its labels again or compare two in `cli_decide`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NoReturn
 import click
 
 from batchzs import __version__
+from batchzs.cli_decide import compare, decide
 from batchzs.cli_outputs import bad, status, verify
 from batchzs.cli_run import fetch, run
 from batchzs.cli_slurm import finish, slurm
@@ -34,7 +35,7 @@ Exit codes:
   6   this output was begun by another job
   7   another run holds this output
   8   the machine is in the way: disk, permissions, device, memory
-  9   `verify` found a difference, or these results are damaged or incomplete
+  9   `verify` or `compare` found a difference, or results are damaged or incomplete
   75  stopped on request, or before a time limit: the same command goes on
 """
 
@@ -48,7 +49,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (run, try_texts, fetch, slurm, finish, status, verify, bad):
+for command in (run, try_texts, fetch, slurm, finish, status, verify, bad, decide, compare):
     batchzs.add_command(command)
 
 

@@ -92,11 +92,12 @@ def refuse_other_job(begun: FingerprintRecord, now: FingerprintRecord, output: P
             if before.get(key) != after.get(key)
         ]
     if lines:
-        raise OtherJobError(
-            f"{output}: was begun by another job. What differs:\n"
-            + "\n".join(lines)
-            + "\nUse another output.path, put the job back as it was, or begin anew with --restart"
-        )
+        ways_out = "Use another output.path, put the job back as it was, or begin anew with --restart"
+        same_scores = (begun.scores, begun.layout) == (now.scores, now.layout) and now.layout.get("output.logits")
+        # More keys are there where `decide` itself is refused.
+        if same_scores and begun.decision.keys() == now.decision.keys() == {"multi_label", "threshold"}:
+            ways_out = f"`batchzs decide {output} --to FOLDER` makes such labels of the stored scores. {ways_out}"
+        raise OtherJobError(f"{output}: was begun by another job. What differs:\n" + "\n".join(lines) + f"\n{ways_out}")
 
 
 def _both_shown(begun: JsonValue, now: JsonValue) -> str:

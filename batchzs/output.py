@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchzs.scoring import rank_labels, reaches, scores_from_logits
+from batchzs.scoring import falls_to_other, rank_labels, reaches, scores_from_logits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from batchzs.inputs.rows import ShardRows
     from batchzs.job import JobConfig
     from batchzs.models.classes import ClassIndices
+    from batchzs.records import OtherLabel
 
 METADATA_KEY = b"batchzs"
 EMPTY = "empty"
@@ -41,18 +42,25 @@ class LabelledShard:
     best: np.ndarray  # (rows,) int64, the label's index; -1 where the label is null
 
 
-def label_shard(job: JobConfig, classes: ClassIndices, rows: ShardRows, scored: TextLogits) -> LabelledShard:
-    """Decide scores and labels, and lay out the columns that docs/output.md describes.
+@dataclass(frozen=True, slots=True)
+class DecidedColumns:
+    """What is decided of rows' scores."""
+
+    arrays: dict[str, pa.Array]  # label, score, and what the job asks for of labels and scores, in this order
+    best: np.ndarray  # (rows,) int64, the label's index; -1 where it is null, the number of labels where it is `other`
+
+
+def decide_columns(
+    job: JobConfig, scores: np.ndarray, ok: np.ndarray, other: OtherLabel | None = None
+) -> DecidedColumns:
+    """Decide labels from scores.
 
     Args:
         job: labels, thresholds and which columns there are.
-        classes: the checkpoint's class indices.
-        rows: the shard's rows as read.
-        scored: the engine's logits for `rows.texts`.
+        scores: (rows, labels) float32.
+        ok: (rows,) bool, which rows are scored; the others get nulls.
+        other: a label for rows that none fits.
     """
-    statuses = _statuses(rows, scored)
-    ok = statuses == "ok"
-    scores = scores_from_logits(scored.logits, classes, as_multi_label=job.scored_as_multi_label)
     ranked = rank_labels(scores)
     best = ranked[:, 0].copy()
     best_scores = scores[np.arange(len(scores)), best]
@@ -61,20 +69,47 @@ def label_shard(job: JobConfig, classes: ClassIndices, rows: ShardRows, scored: 
     if threshold is not None and not job.multi_label:
         best[~reaches(best_scores, threshold)] = -1
     names = [label.name for label in job.labels]
-    added: dict[str, pa.Array] = {
-        "source_file": pa.array(rows.source_files, pa.string()),
-        "source_row": pa.array(rows.source_rows, pa.int64()),
+    is_other = np.zeros(len(scores), dtype=bool)
+    if other is not None:
+        is_other = ok & falls_to_other(np.take_along_axis(scores, ranked, axis=1), other)
+        best[is_other] = len(names)
+        names.append(other.name)
+    arrays: dict[str, pa.Array] = {
         "label": _take_names(names, best),
         "score": pa.array(best_scores, pa.float32(), mask=~ok),
     }
     if job.multi_label and threshold is not None:
-        added["labels"] = _labels_reaching(names, scores, ranked, ok, threshold)
+        arrays["labels"] = _labels_reaching(names, scores, ranked, (ok, is_other), threshold)
     if job.resolved_scores == "all":
-        added["scores"] = _list_array(pa.array(scores[ok].ravel()), np.where(ok, len(names), 0), ok)
+        arrays["scores"] = _list_array(pa.array(scores[ok].ravel()), np.where(ok, scores.shape[1], 0), ok)
     elif job.resolved_scores != "none":
-        added["scores"] = _top_scores(names, scores, ranked[:, : job.resolved_scores], ok)
+        arrays["scores"] = _top_scores(names, scores, ranked[:, : job.resolved_scores], ok)
+    return DecidedColumns(arrays, best)
+
+
+def label_shard(
+    job: JobConfig, classes: ClassIndices, rows: ShardRows, scored: TextLogits, other: OtherLabel | None = None
+) -> LabelledShard:
+    """Decide scores and labels, and lay out the columns that docs/output.md describes.
+
+    Args:
+        job: labels, thresholds and which columns there are.
+        classes: the checkpoint's class indices.
+        rows: the shard's rows as read.
+        scored: the engine's logits for `rows.texts`.
+        other: a label for rows that none fits.
+    """
+    statuses = _statuses(rows, scored)
+    ok = statuses == "ok"
+    scores = scores_from_logits(scored.logits, classes, as_multi_label=job.scored_as_multi_label)
+    decided = decide_columns(job, scores, ok, other)
+    added: dict[str, pa.Array] = {
+        "source_file": pa.array(rows.source_files, pa.string()),
+        "source_row": pa.array(rows.source_rows, pa.int64()),
+        **decided.arrays,
+    }
     if job.resolved_logits:
-        added["logits"] = _logit_structs(scored.logits, classes, ok)
+        added["logits"] = logit_structs(scored.logits, classes, ok)
     added |= {
         "num_tokens": pa.array(scored.num_tokens, pa.int32()),
         "truncated": pa.array(scored.truncated, pa.bool_()),
@@ -85,7 +120,7 @@ def label_shard(job: JobConfig, classes: ClassIndices, rows: ShardRows, scored: 
     table = rows.carried.to_arrow()
     columns = {name: table.column(name) for name in table.column_names}
     columns |= {job.output.prefix + name: column for name, column in added.items()}
-    return LabelledShard(pa.table(columns), statuses, best)
+    return LabelledShard(pa.table(columns), statuses, decided.best)
 
 
 def write_shard(
@@ -173,10 +208,17 @@ def _list_array(values: pa.Array, lengths: np.ndarray, valid: np.ndarray) -> pa.
 
 
 def _labels_reaching(
-    names: Sequence[str], scores: np.ndarray, ranked: np.ndarray, ok: np.ndarray, threshold: float
+    names: Sequence[str], scores: np.ndarray, ranked: np.ndarray, rows: tuple[np.ndarray, np.ndarray], threshold: float
 ) -> pa.Array:
+    """All labels at or above the threshold; `rows`: which are scored, and which of them have the last name alone."""
+    ok, is_other = rows
     ranked_scores = np.take_along_axis(scores, ranked, axis=1)
     chosen = reaches(ranked_scores, threshold) & ok[:, None]
+    if is_other.any():
+        ranked = ranked.copy()
+        chosen[is_other] = False
+        chosen[is_other, 0] = True
+        ranked[is_other, 0] = len(names) - 1
     return _list_array(_take_names(names, ranked[chosen]), chosen.sum(axis=1), ok)
 
 
@@ -187,7 +229,14 @@ def _top_scores(names: Sequence[str], scores: np.ndarray, top: np.ndarray, ok: n
     return _list_array(values, np.where(ok, top.shape[1], 0), ok)
 
 
-def _logit_structs(logits: np.ndarray, classes: ClassIndices, ok: np.ndarray) -> pa.Array:
+def logit_structs(logits: np.ndarray, classes: ClassIndices, ok: np.ndarray) -> pa.Array:
+    """Lay out the column of logits.
+
+    Args:
+        logits: (rows, labels, classes) float32 in the checkpoint's class order.
+        classes: which class is which.
+        ok: (rows,) bool, which rows are scored; the others get nulls.
+    """
     kept = logits[ok].reshape(-1, logits.shape[2])
     neutral = (
         pa.nulls(len(kept), pa.float32())

@@ -81,6 +81,36 @@ class FingerprintRecord(_Record):
     decision: dict[str, JsonValue]
 
 
+class OtherLabel(_Record):
+    """A label for rows that none of the job's fits: below a score, or with two best scores too near each other."""
+
+    name: str
+    below: float | None
+    margin: float | None
+
+
+class PriorsRecord(_Record):
+    """The mean scores that a decision's scores were corrected by; see `batchzs.priors`."""
+
+    kind: Literal["batch", "content-free"]
+    output: str | None  # where content-free texts were scored
+    num_rows: int
+    values: dict[str, float]  # by label of the run
+
+
+class DecidedRecord(_Record):
+    """What an output that `batchzs decide` wrote was made from, and what was decided beside its job's settings."""
+
+    source: str  # the output with the logits
+    source_fingerprint: str
+    source_shards: str  # SHA-256 over its shards' checksums
+    merge: dict[str, tuple[str, ...]]
+    other: OtherLabel | None
+    priors: PriorsRecord | None
+    margin: float | None  # scores of low precision: how far apart two may change places; None: exact
+    close_column: str | None
+
+
 class RunRecord(_Record):
     """What a run is, settled when it first began; its numbers are those of the files that it was begun with."""
 
@@ -100,6 +130,8 @@ class RunRecord(_Record):
     #: The day in the job's paths.
     day: str | None = None
     test_hook: dict[str, JsonValue]
+    #: Where labels were decided again from another output's logits.
+    decided: DecidedRecord | None = None
 
 
 class Generation(_Record):

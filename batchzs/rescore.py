@@ -88,6 +88,12 @@ def open_rescorer(run: FinishedRun) -> Rescorer:
             f"{run.paths.output}: was made with the test hook's stand-in in place of a model: --rescore has nothing to "
             "score with; leave it out"
         )
+    decided = run.record.decided
+    if decided is not None and (decided.merge or decided.priors is not None):
+        raise UsageError(
+            f"{run.paths.output}: its scores were merged or corrected after scoring, so that no model gives them: use "
+            f"--rescore on {decided.source}"
+        )
     inputs = replace(run.inputs, files=tuple(input_file_now(file) for file in run.inputs.files))
     try:
         opened = open_model(job, run.record.model, offline=True)

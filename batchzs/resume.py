@@ -114,7 +114,7 @@ def complete_shards(run: SettledRun, shards: Sequence[Shard]) -> dict[int, Shard
         path = run.paths.shard(shard.index)
         if not path.exists():
             continue
-        problem = _problem(path, run, shard)
+        problem = shard_problem(path, run, shard)
         record = read_record(run.paths.shard_record(shard.index), ShardRecord)
         if problem is None and record is not None and record.size_bytes != path.stat().st_size:
             problem = f"has {path.stat().st_size} bytes, its record says {record.size_bytes}"
@@ -241,7 +241,7 @@ def _footer(path: Path) -> pq.FileMetaData | None:
         return None
 
 
-def _problem(path: Path, run: SettledRun, shard: Shard) -> str | None:
+def shard_problem(path: Path, run: SettledRun, shard: Shard) -> str | None:
     """Why a file is not this shard, complete; None where it is."""
     from batchzs.output import read_provenance
 

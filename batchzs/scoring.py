@@ -16,6 +16,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from batchzs.models.classes import ClassIndices
+    from batchzs.records import OtherLabel
 
 
 def scores_from_logits(logits: np.ndarray, classes: ClassIndices, *, as_multi_label: bool) -> np.ndarray:
@@ -82,6 +83,29 @@ def reaches(scores: np.ndarray, threshold: float) -> np.ndarray:
     [True, False]
     """
     return scores >= np.float32(threshold)
+
+
+def falls_to_other(ranked_scores: np.ndarray, other: OtherLabel) -> np.ndarray:
+    """Tell which rows get the label that stands for none of the others.
+
+    Args:
+        ranked_scores: (rows, labels) float32, each row's scores, best first.
+        other: below which score, and with which margin between the two best scores, a row is nobody's.
+
+    Returns:
+        (rows,) bool.
+
+    >>> from batchzs.records import OtherLabel
+    >>> ranked = np.array([[0.7, 0.3], [0.52, 0.48], [0.3, 0.2]], dtype=np.float32)
+    >>> falls_to_other(ranked, OtherLabel(name="其他", below=0.4, margin=0.1)).tolist()
+    [False, True, True]
+    """
+    is_other = np.zeros(len(ranked_scores), dtype=bool)
+    if other.below is not None:
+        is_other |= ~reaches(ranked_scores[:, 0], other.below)
+    if other.margin is not None and ranked_scores.shape[1] > 1:
+        is_other |= ranked_scores[:, 0] - ranked_scores[:, 1] < np.float32(other.margin)
+    return is_other
 
 
 @dataclass(frozen=True, slots=True)

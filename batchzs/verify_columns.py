@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 from batchzs.engine import ScoringCounts, TextLogits
 from batchzs.inputs.rows import BAD_ENCODING, BAD_RECORD, BAD_TYPE, OK, ShardRows
 from batchzs.output import EMPTY, NON_FINITE, label_shard
-from batchzs.scoring import rank_labels, reaches
+from batchzs.scoring import falls_to_other, rank_labels, reaches
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from batchzs.job import JobConfig
     from batchzs.models.classes import ClassIndices
+    from batchzs.records import OtherLabel
 
 #: Every status that a row can have.
 STATUSES = (OK, EMPTY, BAD_RECORD, BAD_ENCODING, BAD_TYPE, NON_FINITE)
@@ -61,6 +62,7 @@ class ShardColumns:
     file: str
     arrays: dict[str, pa.Array]
     statuses: np.ndarray  # (rows,) object: strings
+    other: OtherLabel | None = None  # where `batchzs decide` wrote the shard and gave rows such a label
 
     @property
     def ok(self) -> np.ndarray:
@@ -136,7 +138,8 @@ def _range_faults(columns: ShardColumns) -> Iterator[Finding]:
     yield from columns.finding("num_tokens", np.flatnonzero(num_tokens < 0), "is below 0")
     names = {label.name for label in job.labels}
     labels = arrays["label"].to_pylist()
-    unknown = [row for row, label in enumerate(labels) if label is not None and label not in names]
+    allowed = names if columns.other is None else names | {columns.other.name}
+    unknown = [row for row, label in enumerate(labels) if label is not None and label not in allowed]
     yield from columns.finding("label", np.array(unknown, dtype=np.int64), "is none of the job's labels")
     score = _floats(arrays["score"])
     is_score = ~arrays["score"].is_null().to_numpy(zero_copy_only=False)
@@ -201,7 +204,7 @@ def _decision_faults(columns: ShardColumns) -> Iterator[Finding]:
         rescored=np.zeros(len(ok), dtype=bool),
         counts=ScoringCounts(),
     )
-    decided = label_shard(job, classes, rows, scored).table
+    decided = label_shard(job, classes, rows, scored, columns.other).table
     for name in _DECIDED:
         if name in arrays:
             expected = decided.column(job.output.prefix + name).combine_chunks()
@@ -234,6 +237,10 @@ def _best_score_faults(columns: ShardColumns) -> Iterator[Finding]:
         yield from columns.finding("scores", rows[(np.diff(scores, axis=1) > 0).any(axis=1)], "is not best first")
     if job.resolved_threshold is not None and not job.multi_label:
         labels = np.where(reaches(best_scores, job.resolved_threshold), labels, None)
+    if columns.other is not None:
+        if columns.other.margin is not None and scores.shape[1] < min(2, len(names)):
+            return  # the second best score is not stored, and it decided
+        labels = np.where(falls_to_other(-np.sort(-scores, axis=1), columns.other), columns.other.name, labels)
     found_labels = np.array(arrays["label"].to_pylist(), dtype=object)[rows]
     found_scores = _floats(arrays["score"])[rows]
     yield from columns.finding("label", rows[found_labels != labels], "is not the best of the row's scores")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +54,10 @@ def layout_schema(run: FinishedRun) -> pa.Schema:
     logits = np.empty((0, len(run.job.labels), run.record.model.num_classes), dtype=np.float32)
     scored = TextLogits(logits, np.empty(0, dtype=np.int32), nothing, nothing, nothing, ScoringCounts())
     file = io.BytesIO()
-    pq.write_table(label_shard(run.job, run.classes, rows, scored).table.replace_schema_metadata(), file)
+    table = label_shard(run.job, run.classes, rows, scored).table
+    if run.record.decided is not None and run.record.decided.close_column is not None:
+        table = table.append_column(run.column(run.record.decided.close_column), pa.array([], pa.bool_()))
+    pq.write_table(table.replace_schema_metadata(), file)
     return pq.read_schema(io.BytesIO(file.getvalue()))
 
 
@@ -97,7 +100,8 @@ def check_shard(run: FinishedRun, shard: Shard, schema: pa.Schema) -> ShardRepor
         row_faults.append(columns)
         num_ok = None
     else:
-        findings += check_columns(columns)
+        other = run.record.decided.other if run.record.decided is not None else None
+        findings += check_columns(replace(columns, other=other))
         findings += _count_faults(run, shard, record, columns.statuses, table)
         num_ok = int(columns.ok.sum())
     return ShardReport(

@@ -121,6 +121,22 @@ def test_both_values_of_every_differing_field_are_shown() -> None:
     ]
 
 
+def test_where_decide_gives_what_is_asked_for_it_is_named() -> None:
+    """Another threshold alone needs no model; without stored logits, or with other scores, it needs one."""
+    for changes, is_named in (
+        ({"threshold": 0.3}, True),
+        ({"multi_label": True}, True),
+        ({"threshold": 0.3, "engine__max_length": 256}, False),
+        ({"threshold": 0.3, "output__logits": False}, False),
+    ):
+        with pytest.raises(OtherJobError) as caught:
+            refuse_other_job(fingerprint(), fingerprint(**changes), OUTPUT)
+        assert ("batchzs decide" in str(caught.value)) == is_named
+    with pytest.raises(OtherJobError) as caught:
+        refuse_other_job(fingerprint(output__logits=False), fingerprint(output__logits=False, threshold=0.3), OUTPUT)
+    assert "batchzs decide" not in str(caught.value)
+
+
 def test_long_values_are_cut() -> None:
     """A thousand labels do not fill the screen."""
     labels = [f"标签{number}" for number in range(1000)]

@@ -23,7 +23,9 @@ def test_the_command_loads_nothing_heavy() -> None:
     assert not loaded_by("batchzs.cli") & (HEAVY | {"pydantic", "yaml", "tokenizers"})
 
 
-@pytest.mark.parametrize("module", ["batching", "pairs", "scoring", "plan", "fingerprint", "job"])
+@pytest.mark.parametrize(
+    "module", ["batching", "pairs", "scoring", "plan", "fingerprint", "job", "decisions", "priors", "closeness"]
+)
 def test_the_pure_modules_load_no_torch(module: str) -> None:
     """They are tested, and used by tools, on machines without it; nor do they load what reads files."""
     assert not loaded_by(f"batchzs.{module}") & {"torch", "transformers", "modelscope", "polars", "pyarrow"}
