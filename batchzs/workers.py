@@ -208,7 +208,6 @@ class WorkerPool:
     def _mourn(self, worker: _Worker) -> None:
         """Take back what a dead worker had not published, or end the run where its error would meet any other."""
         self._run.context.stop.check()
-        self._run.context.progress.advance(-worker.open_rows, 0)
         failure, reason = _failure_of(worker)
         if isinstance(failure, TimeLimitError):
             self._let_finish()
@@ -216,8 +215,11 @@ class WorkerPool:
         # It may have died between giving a shard its name and saying so.
         done = complete_shards(self._run, list(worker.shards.values()))
         self._records |= done
-        for index in done:
+        for index, record in done.items():
             remove(self._run.paths.journal(index))
+            worker.open_rows -= record.num_rows
+            self._run.context.progress.quarantine(count_quarantined(record.statuses))
+        self._run.context.progress.advance(-worker.open_rows, 0)
         unfinished = [shard for index, shard in worker.shards.items() if index not in done]
         self._left.extend(unfinished)
         is_last = bool(self._left) and not self._workers
