@@ -1,6 +1,6 @@
 """The `batchzs` command: its commands put together, and the one place that turns errors into exit codes.
 
-The commands that work on a job are in `cli_run`, those that look at an output in `cli_outputs`.
+The commands that work on a job are in `cli_run`, those that look at an output in `cli_outputs` and `cli_report`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import click
 
 from batchzs import __version__
 from batchzs.cli_outputs import bad, status, verify
+from batchzs.cli_report import report
 from batchzs.cli_run import fetch, run
 from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, UsageError
 from batchzs.logs import SEVERAL_LINES, flush_standard_streams, log_to_stream, open_standard_streams
@@ -44,7 +45,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (run, fetch, status, verify, bad):
+for command in (run, fetch, status, verify, bad, report):
     batchzs.add_command(command)
 
 
