@@ -51,9 +51,9 @@ def gather(run: FinishedRun, num_shown: int) -> Report:
     Raises:
         DifferenceError: a shard is damaged.
     """
-    there = [shard.index for shard in run.shards if run.paths.shard(shard.index).exists()]
-    counted = aggregate(run, [run.paths.shard(index) for index in there], num_shown)
-    records = [read_record(run.paths.shard_record(index), ShardRecord) for index in there]
+    there = [shard for shard in run.shards if run.paths.shard(shard.index).exists()]
+    counted = aggregate(run, there, num_shown)
+    records = [read_record(run.paths.shard_record(shard.index), ShardRecord) for shard in there]
     known = [record for record in records if record is not None]
     least_certain, quarantined, unread = _with_texts(run, counted)
     return Report(

@@ -89,8 +89,6 @@ def linear(field: str) -> alt.Y:
 def _figures(values: Sequence[float] | None) -> alt.Axis:
     axis = alt.Axis(
         title=None,
-        tickCount=4,
-        tickMinStep=1,
         labelOverlap=False,
         domain=False,
         ticks=False,
@@ -98,8 +96,10 @@ def _figures(values: Sequence[float] | None) -> alt.Axis:
         minExtent=_FIGURE_ROOM,
         maxExtent=_FIGURE_ROOM,
     )
-    if values is not None:
-        axis["values"] = list(values)
+    if values is None:
+        axis["tickCount"], axis["tickMinStep"] = 4, 1
+    else:
+        axis["values"] = list(values)  # of which Vega would leave out some if it were told how many to draw
     return axis
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -19,11 +20,28 @@ _MAX_LINE_CHARACTERS = 400
 _MAX_FILES = 50
 
 
+def model_name(run: FinishedRun) -> str:
+    """The model's name in a sentence: its id on the hub, or the end of its directory's path."""
+    model = run.record.model
+    return model.hub_id or "/".join(Path(model.directory).parts[-2:])
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts with line ends on one line."""
+
+
+def _write_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\n" in text or "\r" in text else None)
+
+
+_Dumper.add_representer(str, _write_text)
+
+
 def job_listing(run: FinishedRun) -> str:
     """The job as YAML, defaults filled in and paths absolute; long lists are cut."""
     job: dict[str, Any] = run.job.model_dump(mode="json")
     job["labels"] = [label.name for label in run.job.labels]
-    lines = yaml.safe_dump(job, allow_unicode=True, sort_keys=False, width=10_000).splitlines()
+    lines = yaml.dump(job, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000).splitlines()
     cut = [*lines[:_MAX_LINES], f"# {len(lines) - _MAX_LINES:,} more lines"] if len(lines) > _MAX_LINES else lines
     return "\n".join(shown(line, _MAX_LINE_CHARACTERS) for line in cut)
 

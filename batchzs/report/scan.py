@@ -14,10 +14,10 @@ from batchzs.report.binning import NUM_SCORE_BINS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from batchzs.finished import FinishedRun
     from batchzs.job import JobConfig
+    from batchzs.plan import Shard
 
 #: What a row's certainty is: the distance between the two best scores; the distance from the threshold to the nearest
 #: score, where each label is decided by itself; or the best score, where an output has no other.
@@ -41,27 +41,30 @@ def deciding_threshold(job: JobConfig) -> float:
     return 0.5 if job.resolved_threshold is None else job.resolved_threshold
 
 
-def scan_rows(run: FinishedRun, shards: Sequence[Path]) -> pl.LazyFrame:
+def scan_rows(run: FinishedRun, shards: Sequence[Shard]) -> pl.LazyFrame:
     """Scan shards.
 
     Args:
         run: the output.
-        shards: the files, in their order; none gives a frame without rows.
+        shards: those that are there, in their order; none gives a frame without rows.
 
     Returns:
-        The added columns under their names without prefix, those that the job leaves out as nulls; with `position`, the
-        row's number over all these shards, and `certainty`, null where the row has no score.
+        The added columns that the job has, without logits, under their names without prefix; with `position`, by which
+        rows are in the output's order, and `certainty`, null where the row has no score.
     """
     job = run.job
     types = _types(job)
-    rows = (
-        pl.scan_parquet(list(shards), glob=False, hive_partitioning=False).select(
+    if not shards:
+        rows = pl.LazyFrame(schema=types)
+    else:
+        paths = [run.paths.shard(shard.index) for shard in shards]
+        rows = pl.scan_parquet(paths, glob=False, hive_partitioning=False).select(
             pl.col(run.column(name)).alias(name) for name in types
         )
-        if shards
-        else pl.LazyFrame(schema=types)
-    )
-    return rows.with_row_index("position").with_columns(_certainty(job).alias("certainty"))
+    # 32 bits: Polars numbers rows so, and no more rows than they count are scanned at once.
+    first_row = shards[0].first_row if shards else 0
+    numbered = rows.with_row_index("position").with_columns(pl.col("position").cast(pl.Int64) + first_row)
+    return numbered.with_columns(_certainty(job).alias("certainty"))
 
 
 def binned(column: str) -> pl.Expr:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Labels drawn in the distribution; the rest are one bar. And those with a histogram of their own, open and folded.
 _MAX_BARS = 30
 _MAX_SMALL, _MAX_FOLDED = 12, 18
-_MAX_LABEL_ROWS = 200
+MAX_LABEL_ROWS = 200
 
 _CERTAINTY_WORDS = {
     "margin": (
@@ -133,9 +133,9 @@ def label_figure(report: Report) -> Figure:
         ("label", "rows", "share of the scored", "mean score"),
         tuple(
             (name, number(rows), share(rows, num_ok), "–" if one.mean_score is None else f"{one.mean_score:.3f}")
-            for name, rows, one in bars[:_MAX_LABEL_ROWS]
+            for name, rows, one in bars[:MAX_LABEL_ROWS]
         ),
-        max(0, len(bars) - _MAX_LABEL_ROWS),
+        max(0, len(bars) - MAX_LABEL_ROWS),
     )
     note = "Several labels may reach the threshold in one row, so that shares add up to more or less than 100 %."
     first = "; ".join(f"{name} {figure}" for name, _, figure in drawn[:3])
@@ -264,17 +264,30 @@ def speed_figure(report: Report) -> Figure | None:
 
 
 def confusion_figure(truth: TruthSection) -> Figure:
-    """Which label rows of each true label got."""
-    names = [label.name for label in truth.labels]
-    columns = [*names, "(none)"]
-    rows = tuple((name, *(number(cell) for cell in cells)) for name, cells in zip(names, truth.confusion, strict=True))
+    """Which label rows of each true label got; many labels' are put together."""
+    names = [label.name for label in truth.labels][:_MAX_BARS]
+    num_rest = len(truth.labels) - len(names)
+    ends = ["others", "(none)"] if num_rest else ["(none)"]
+    cells = [_put_together(row, len(names)) for row in truth.confusion[: len(names)]]
+    rows = tuple((name, *(number(cell) for cell in of_name)) for name, of_name in zip(names, cells, strict=True))
     return Figure(
         "Which labels are taken for which",
-        truth_charts.heat_map(names, columns, truth.confusion),
+        truth_charts.heat_map(names, [*names, *ends], cells),
         "Heat map of true labels against given labels; the table has the numbers.",
-        "A line for each true label; the darker a field, the more of its rows got the label above it.",
-        Table("True labels by given label", ("true label", *columns), rows),
+        "A line for each true label: the stronger a field's colour, the more of its rows got the label above it.",
+        Table("True labels by given label", ("true label", *names, *ends), rows, num_rest),
     )
+
+
+def _put_together(cells: Sequence[int], num_kept: int) -> list[int]:
+    """A line of the confusion table with its first labels, the rest of them as one, and the rows without a label.
+
+    >>> _put_together([5, 1, 2, 3, 9], 2), _put_together([5, 1, 9], 2)
+    ([5, 1, 5, 9], [5, 1, 9])
+    """
+    *labels, none = cells
+    rest = [sum(labels[num_kept:])] if len(labels) > num_kept else []
+    return [*labels[:num_kept], *rest, none]
 
 
 def calibration_figure(truth: TruthSection) -> Figure:

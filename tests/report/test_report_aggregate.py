@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from batchzs.errors import DifferenceError
 from batchzs.finished import open_run
+from batchzs.report import counting
 from batchzs.report.aggregate import Aggregates, aggregate
 from batchzs.report.binning import NUM_SCORE_BINS, length_bins, quantiles, score_bin
 from batchzs.scoring import rank_labels, scores_from_logits
@@ -29,7 +30,7 @@ TEXTS = [f"第{row}条" for row in range(12)]
 def look(made: MadeOutput, num_shown: int = 3) -> Aggregates:
     """Aggregate all shards of an output that are there."""
     run = open_run(made.paths.output)
-    shards = [path for shard in run.shards if (path := made.paths.shard(shard.index)).exists()]
+    shards = [shard for shard in run.shards if made.paths.shard(shard.index).exists()]
     return aggregate(run, shards, num_shown)
 
 
@@ -147,9 +148,16 @@ def check(made: MadeOutput, bad: dict[int, tuple[str, str]]) -> None:
     assert Counter(row.status for row in found.quarantined) == Counter(status for status, _ in bad.values())
 
 
+@pytest.mark.parametrize("rows_at_once", [1, 6, 1_000_000])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_shape_of_job(tmp_path: Path, shape: dict[str, Any]) -> None:
-    """Thresholds, several labels, few or no scores, prefixes, one label, many: all as counted by hand."""
+def test_every_shape_of_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: dict[str, Any], rows_at_once: int
+) -> None:
+    """Thresholds, several labels, few or no scores, prefixes, one label, many: all as counted by hand.
+
+    However many shards are counted at once.
+    """
+    monkeypatch.setattr(counting, "_ROWS_AT_ONCE", rows_at_once)
     check(make_output(odd_folder(tmp_path), TEXTS, bad=BAD, shard_rows=5, **shape), BAD)
 
 

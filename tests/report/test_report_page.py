@@ -271,6 +271,16 @@ def test_labels_held_against_the_truth(tmp_path: Path) -> None:
     assert "no threshold reaches it" in render(replace(report, truth=unreachable))
 
 
+def test_the_truth_of_many_labels(tmp_path: Path) -> None:
+    """The confusion table keeps thirty of them and puts the rest together."""
+    labels = tuple(LabelTruth(f"标签{place}", 2, 2, 1) for place in range(300))
+    confusion = tuple(tuple(int(row == column) for column in range(301)) for row in range(300))
+    truth = replace(made_up_truth(), labels=labels, confusion=confusion)
+    page = render(replace(report_of(make_output(tmp_path, ["甲", "乙"])), truth=truth))
+    assert "others" in Outline(page).text
+    assert len(page) < 400_000
+
+
 def test_as_json(tmp_path: Path) -> None:
     """The numbers as one line of JSON, hostile texts included, that reads back."""
     report = replace(report_of(hostile_output(tmp_path)), truth=made_up_truth())
