@@ -1,7 +1,7 @@
 """The `batchzs` command: its commands put together, and the one place that turns errors into exit codes.
 
 The commands that work on a job are in `cli_run`, those for a cluster in `cli_slurm`, those that look at an output in
-`cli_outputs`, those that decide its labels again or compare two in `cli_decide`.
+`cli_outputs` and `cli_report`, those that decide its labels again or compare two in `cli_decide`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import click
 from batchzs import __version__
 from batchzs.cli_decide import compare, decide
 from batchzs.cli_outputs import bad, status, verify
+from batchzs.cli_report import report
 from batchzs.cli_run import fetch, run
 from batchzs.cli_slurm import finish, slurm
 from batchzs.cli_try import try_texts
@@ -49,7 +50,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (run, try_texts, fetch, slurm, finish, status, verify, bad, decide, compare):
+for command in (run, try_texts, fetch, slurm, finish, status, verify, bad, report, decide, compare):
     batchzs.add_command(command)
 
 

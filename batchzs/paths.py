@@ -33,6 +33,11 @@ class RunPaths:
         return self.output / "_SUCCESS"
 
     @property
+    def report(self) -> Path:
+        """The page about this output, where one was asked for."""
+        return self.output / "report.html"
+
+    @property
     def state(self) -> Path:
         """The folder of everything else."""
         return self.output / "state"
@@ -179,7 +184,7 @@ class RunPaths:
     def own_files(self) -> Iterator[Path]:
         """Every file there is that a run made, the log and the lock left out: what beginning anew removes."""
         # What says what the rest is goes last: a removal that is cut short leaves no shard without its run.
-        yield from (self.success, self.summary)
+        yield from (self.success, self.report, self.summary)
         yield from sorted(self.scores.glob("part-[0-9]*.parquet"))
         yield from sorted(self.shard_records.glob("part-[0-9]*.json"))
         yield from sorted(self.journals.glob("part-[0-9]*.journal"))

@@ -6,20 +6,15 @@ are other people's: they are read from the input only when asked for, and never 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from batchzs.errors import DifferenceError, InputError
-from batchzs.finished import input_file_now
-from batchzs.inputs.raw import read_raw_records
-from batchzs.inputs.read import read_rows
-from batchzs.inputs.rows import InputSet, RowSpan
+from batchzs.errors import DifferenceError
+from batchzs.input_texts import InputTexts
 from batchzs.output import NON_FINITE
-from batchzs.prepare import read_spec
 from batchzs.records import SOUND_STATUSES
 from batchzs.verify_shard import BROKEN
 
@@ -50,19 +45,23 @@ class Quarantine:
         run: the output.
         with_texts: read texts from the input as well.
         num_missing: shards that are not there, counted so far.
-        unread: for each input file that cannot be read as it was, why.
     """
 
     run: FinishedRun
     with_texts: bool
     num_missing: int
-    unread: dict[str, str]
+    _texts: InputTexts
 
     def __init__(self, run: FinishedRun, *, with_texts: bool = False) -> None:
         self.run = run
         self.with_texts = with_texts
         self.num_missing = 0
-        self.unread = {}
+        self._texts = InputTexts(run)
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """For each input file that cannot be read as it was, why."""
+        return self._texts.unread
 
     def rows(self) -> Iterator[BadRow]:
         """Yield the rows of every shard that is there, in input order.
@@ -93,31 +92,8 @@ class Quarantine:
         return rows
 
     def _with_texts(self, rows: Sequence[BadRow]) -> Iterator[BadRow]:
-        for name, group in groupby(rows, key=lambda row: row.source_file):
-            of_file = list(group)
-            texts = self._texts(name, of_file)
-            for row in of_file:
-                yield BadRow(row.source_file, row.source_row, row.status, row.reason, texts.get(row.source_row))
-
-    def _texts(self, name: str, rows: Sequence[BadRow]) -> dict[int, str]:
-        """Texts of some rows of one file by their numbers; none where the file is no longer what it was."""
-        inputs, spec = self.run.inputs, read_spec(self.run.job)
-        index = next((place for place, file in enumerate(inputs.files) if file.found.name == name), None)
-        if index is None:
-            self.unread[name] = "is none of the run's input files"
-            return {}
         # A row without a finite score was read like any other; a damaged one has no text but its record.
-        readable = [row.source_row for row in rows if row.status == NON_FINITE]
-        damaged = [row.source_row for row in rows if row.status != NON_FINITE]
-        texts: dict[int, str] = {}
-        try:
-            file = input_file_now(inputs.files[index])
-            if readable:
-                spans = [RowSpan(0, row, row + 1) for row in readable]
-                found = read_rows(spec, InputSet((file,), ()), spans)
-                texts |= dict(zip(readable, found.texts, strict=True))
-            if damaged:
-                texts |= read_raw_records(spec, file, damaged)
-        except (InputError, ValueError) as exc:  # ValueError: row numbers that a damaged shard made up
-            self.unread[name] = str(exc)
-        return texts
+        readable = [row for row in rows if row.status == NON_FINITE]
+        texts = self._texts.read(readable, [row for row in rows if row.status != NON_FINITE])
+        for row in rows:
+            yield replace(row, text=texts.get((row.source_file, row.source_row)))

@@ -10,7 +10,7 @@ for name in sys.argv[1].split(","):
     importlib.import_module(name)
 print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
 """
-HEAVY = {"torch", "transformers", "modelscope", "polars", "pyarrow", "numpy"}
+HEAVY = {"torch", "transformers", "modelscope", "polars", "pyarrow", "numpy", "altair", "jinja2", "vl_convert"}
 
 
 def loaded_by(*modules: str) -> set[str]:

@@ -19,6 +19,7 @@ def test_names_are_the_documented_ones(tmp_path: Path) -> None:
         "scores/part-00007.parquet": paths.shard(7),
         "scores/part-123456.parquet": paths.shard(123_456),
         "_SUCCESS": paths.success,
+        "report.html": paths.report,
         "state/run.json": paths.run_record,
         "state/inputs.json": paths.inputs,
         "state/inputs-0123456789abcdef.json": paths.staged_inputs("0123456789abcdef" * 4),
@@ -45,7 +46,7 @@ def test_own_files_are_a_runs_and_no_others(tmp_path: Path) -> None:
     paths = RunPaths(odd_folder(tmp_path))
     for folder in (paths.scores, paths.shard_records, paths.temporary):
         folder.mkdir(parents=True)
-    own = [paths.success, paths.summary, paths.run_record, paths.inputs, paths.attempt]
+    own = [paths.success, paths.report, paths.summary, paths.run_record, paths.inputs, paths.attempt]
     own += [paths.generation(2), paths.generation(3), paths.staged_inputs("0" * 64)]
     own += [paths.shard(0), paths.shard(100_000), paths.shard_record(0), paths.temporary / "part-00001.parquet.77.tmp"]
     for path in [*own, paths.log, paths.lock, paths.scores / "notes.txt", paths.output / "mine.parquet"]:
