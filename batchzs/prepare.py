@@ -25,7 +25,7 @@ from batchzs.logs import fields
 from batchzs.margin import MarginMeasurer, num_sample_texts
 from batchzs.models.opening import OpenedModel, open_model
 from batchzs.plan import Selection, Shard, plan_generations, spread_rows
-from batchzs.records import FORMAT_VERSION, RunRecord, read_json, read_record, record_content, write_record
+from batchzs.records import FORMAT_VERSION, MAX_SHARDS, RunRecord, read_json, read_record, record_content, write_record
 from batchzs.resources import (
     engine_settings,
     load_pair_model,
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
     from batchzs.test_hook import TestHook
 
 logger = logging.getLogger(__name__)
-
-#: Shards are numbered with five digits, and names sort as numbers only while all have as many.
-MAX_SHARDS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +282,7 @@ def _plan(context: RunContext, known: KnownInput, resolved: Resolved) -> list[Sh
     if len(shards) > MAX_SHARDS:
         raise UsageError(
             f"output.shard_rows: {resolved.shard_rows:,} makes {len(shards):,} shards, expected at most "
-            f"{MAX_SHARDS:,}, so that their names sort in order; raise it"
+            f"{MAX_SHARDS:,}, so that their names sort in order; raise it, with --restart if a run has begun"
         )
     return shards
 

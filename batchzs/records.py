@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from batchzs.durable import publish_bytes
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Raised when a record's meaning changes, so that an older batchzs does not misread a newer run.
 FORMAT_VERSION = 1
+
+#: Shards are numbered with five digits, and names sort as numbers only while all have as many.
+MAX_SHARDS = 100_000
 
 #: Statuses of rows that are no damage: everything else is quarantine.
 SOUND_STATUSES = ("ok", "empty")
@@ -140,7 +143,7 @@ class Generation(_Record):
     number: int  # 2 for the first that were added: the files that the run was begun with are generation 1
     num_files: int
     num_rows: int
-    num_shards: int
+    num_shards: int = Field(ge=0, le=MAX_SHARDS)
     input_digest: str  # of all files up to these: what the shards of this generation carry
     begun_at: str
 
