@@ -50,9 +50,9 @@ class TruthSection:
 
     column: str
     num_rows: int  # scored rows whose true label is known
-    num_unknown: int  # scored rows without one, or with one that is none of the job's labels
+    num_unknown: int  # scored rows without one
     accuracy: float | None
-    labels: tuple[LabelTruth, ...]
+    labels: tuple[LabelTruth, ...]  # true or given, by their number of true rows
     confusion: tuple[tuple[int, ...], ...]  # [true label][label it got], both in the order of `labels`, then: none
     calibration: tuple[CalibrationBin, ...]
     wanted: WantedPrecision | None

@@ -124,3 +124,29 @@ def test_a_damaged_shard_is_named(done: Workshop) -> None:
     assert result.code == 9
     assert "part-00005.parquet: is no sound shard of this run" in result.stderr
     assert not (done.output / "report.html").exists()
+
+
+def test_labels_held_against_the_truth(standard: Workshop) -> None:
+    """The numbers are those of `decide --truth`; a label below the threshold is none; the page has them."""
+    lines = [f"第{row}条新闻,{('体育', '财经', '')[row % 3]}" for row in range(60)]
+    (standard.folder / "带标签.csv").write_text("text,topic\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    job = standard.job(input={"path": "带标签.csv", "keep": []}, threshold=0.7)
+    assert standard.run("run", job).code == 0
+    options = ("--truth", "topic", "--precision", "0.2", "--json")
+    decided, reported = (
+        json.loads(standard.run(command, standard.output, *options, hook=None).stdout)["truth"]
+        for command in ("decide", "report")
+    )
+    assert (reported["num_rows"], reported["num_unknown"]) == (decided["rows"], decided["unknown"]) == (40, 20)
+    assert reported["accuracy"] == decided["accuracy"]
+    labels = standard.table()["label"].to_list()
+    assert sum(row[-1] for row in reported["confusion"]) == (labels[0::3] + labels[1::3]).count(None) > 0
+    found, expected = reported["wanted"], decided["threshold"]
+    assert (found["threshold"] is None) == (expected is None)
+    if expected is not None:
+        assert found["threshold"] == expected["threshold"]
+    assert standard.run("report", standard.output, *options[:4], hook=None).code == 0
+    page = (standard.output / "report.html").read_text(encoding="utf-8")
+    assert "40 scored rows have a true label, 20 have none" in page
+    refused = standard.run("report", standard.output, "--precision", "0.9", hook=None)
+    assert (refused.code, "--precision goes with --truth COLUMN" in refused.stderr) == (2, True)
