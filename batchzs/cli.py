@@ -16,6 +16,7 @@ import click
 
 from batchzs import __version__
 from batchzs.cli_outputs import bad, status, verify
+from batchzs.cli_plan import plan
 from batchzs.cli_run import fetch, run
 from batchzs.cli_slurm import finish, slurm
 from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, TimeLimitError, UsageError
@@ -47,7 +48,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (run, fetch, slurm, finish, status, verify, bad):
+for command in (plan, run, fetch, slurm, finish, status, verify, bad):
     batchzs.add_command(command)
 
 
