@@ -15,6 +15,7 @@ from typing import NoReturn
 import click
 
 from batchzs import __version__
+from batchzs.cli_init import init
 from batchzs.cli_outputs import bad, status, verify
 from batchzs.cli_plan import plan
 from batchzs.cli_run import fetch, run
@@ -48,7 +49,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (plan, run, fetch, slurm, finish, status, verify, bad):
+for command in (init, plan, run, fetch, slurm, finish, status, verify, bad):
     batchzs.add_command(command)
 
 
