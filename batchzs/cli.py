@@ -16,7 +16,9 @@ import click
 
 from batchzs import __version__
 from batchzs.cli_decide import compare, decide
+from batchzs.cli_init import init
 from batchzs.cli_outputs import bad, status, verify
+from batchzs.cli_plan import plan
 from batchzs.cli_report import report
 from batchzs.cli_run import fetch, run
 from batchzs.cli_slurm import finish, slurm
@@ -50,7 +52,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (run, try_texts, fetch, slurm, finish, status, verify, bad, report, decide, compare):
+for command in (init, plan, try_texts, run, fetch, slurm, finish, status, verify, bad, report, decide, compare):
     batchzs.add_command(command)
 
 

@@ -65,7 +65,7 @@ def selection_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def selection_of(limit: int | None, sample: int | None, seed: int | None, *, new_files: bool) -> Selection:
+def selection_of(limit: int | None, sample: int | None, seed: int | None, *, new_files: bool = False) -> Selection:
     """Which rows these options ask for.
 
     Raises:

@@ -146,10 +146,10 @@ def prepare_run(context: RunContext) -> PreparedRun:
         OtherJobError: another job began this output.
     """
     job, paths = context.job, context.paths
-    _refuse_output_over_input(job, paths)
+    refuse_output_over_input(job, paths)
     spec = read_spec(job)
     found = _find_files(context, spec)
-    _refuse_meaningless_settings(job, found)
+    refuse_meaningless_settings(job, found)
     begun = None if context.options.restart else _read_run_record(paths)
     opened = open_model(
         job, begun.model if begun else None, offline=context.options.offline, on_chunk=context.stop.check
@@ -184,7 +184,7 @@ def _begin(now: InputNow, opened: OpenedModel) -> PreparedRun:
     placement = place(job, hook)
     resolved = resolve(job, placement, hook)
     known = now.known_with(now.freeze_first())
-    _refuse_taken_names(job, known.first)
+    refuse_taken_names(job, known.first)
     loaded = load_pair_model(opened, placement, resolved, hook, context.stop.check)
     context.stop.check()
     resolved = settle_batch_tokens(job, resolved, loaded)
@@ -296,7 +296,8 @@ def _find_files(context: RunContext, spec: ReadSpec) -> Sequence[FoundFile]:
         raise InputError(f"{exc} (the date is {context.options.day})") from exc
 
 
-def _refuse_output_over_input(job: JobConfig, paths: RunPaths) -> None:
+def refuse_output_over_input(job: JobConfig, paths: RunPaths) -> None:
+    """Refuse an output in which the input lies."""
     for path in job.input.path:
         if paths.output == Path(path) or paths.output in Path(path).parents:
             raise UsageError(
@@ -305,7 +306,7 @@ def _refuse_output_over_input(job: JobConfig, paths: RunPaths) -> None:
             )
 
 
-def _refuse_meaningless_settings(job: JobConfig, found: Sequence[FoundFile]) -> None:
+def refuse_meaningless_settings(job: JobConfig, found: Sequence[FoundFile]) -> None:
     """A setting that the input's format has no use for was meant for something: it is not passed over."""
     kind = found[0].format
     for key, is_set, formats in (
@@ -318,7 +319,7 @@ def _refuse_meaningless_settings(job: JobConfig, found: Sequence[FoundFile]) -> 
             )
 
 
-def _refuse_taken_names(job: JobConfig, inputs: InputSet) -> None:
+def refuse_taken_names(job: JobConfig, inputs: InputSet) -> None:
     """With `keep: all` and partition columns the carried names are known only now."""
     taken = sorted({column.name for column in inputs.carried} & set(added_column_names(job)))
     if taken:

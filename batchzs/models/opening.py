@@ -78,6 +78,32 @@ def open_model(
         UsageError: the job's max_length or one of its hypotheses does not fit the model.
     """
     directory = _known_directory(job.model, known) or locate_model(job.model, offline=offline)
+    checkpoint, tokenizer = read_fitting(job, directory)
+    # Another directory's files may have the same sizes and times: archives and container layers level times.
+    trusted = known.files if known is not None and Path(known.directory) == directory else ()
+    return OpenedModel(job.model, checkpoint, tokenizer, _digest_files(checkpoint, trusted, on_chunk))
+
+
+def open_undigested(job: JobConfig) -> OpenedModel:
+    """Open the job's model as `open_model` does, without a connection and without reading its weights.
+
+    It has no digests, so a run cannot be recorded by it.
+
+    Raises:
+        ModelError: the model is missing or unfit.
+        UsageError: the job's max_length or one of its hypotheses does not fit the model.
+    """
+    checkpoint, tokenizer = read_fitting(job, locate_model(job.model, offline=True))
+    return OpenedModel(job.model, checkpoint, tokenizer, files=())
+
+
+def read_fitting(job: JobConfig, directory: Path) -> tuple[Checkpoint, CheckpointTokenizer]:
+    """Read a directory's configuration and tokenizer, and see that the job's labels fit them.
+
+    Raises:
+        ModelError: the model is missing or unfit.
+        UsageError: the job's max_length or one of its hypotheses does not fit the model.
+    """
     checkpoint = read_checkpoint(directory)
     refuse_unsettled_classes(
         is_structbert=checkpoint.is_structbert,
@@ -95,9 +121,7 @@ def open_model(
         job.engine.max_length,
         tokenizer.layout.num_special_tokens,
     )
-    # Another directory's files may have the same sizes and times: archives and container layers level times.
-    trusted = known.files if known is not None and Path(known.directory) == directory else ()
-    return OpenedModel(job.model, checkpoint, tokenizer, _digest_files(checkpoint, trusted, on_chunk))
+    return checkpoint, tokenizer
 
 
 def _known_directory(config: ModelConfig, known: ModelRecord | None) -> Path | None:

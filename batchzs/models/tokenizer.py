@@ -45,6 +45,18 @@ class CheckpointTokenizer:
         """One more than the largest id that can come out."""
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
 
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of what the vocabulary does not have; None where every text has ids, as with single bytes for tokens.
+
+        The vocabulary is written out to find it: ask once.
+        """
+        model = json.loads(self._tokenizer.to_str())["model"]
+        if isinstance(model.get("unk_id"), int):  # Unigram has its place in the list
+            return int(model["unk_id"])
+        token = model.get("unk_token")
+        return self._tokenizer.token_to_id(token) if isinstance(token, str) else None
+
     def encode(self, texts: Sequence[str]) -> TokenLists:
         """Tokenise each text whole, without special tokens.
 
