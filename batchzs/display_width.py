@@ -17,13 +17,14 @@ def display_width(text: str) -> int:
     return sum(_width(character) for character in text)
 
 
-def padded(text: str, width: int) -> str:
+def padded(text: str, width: int, *, right: bool = False) -> str:
     """Fill a text up with spaces to `width` columns.
 
-    >>> padded("财经", 6) + "|"
-    '财经  |'
+    >>> padded("财经", 6) + "|", padded("财经", 6, right=True) + "|"
+    ('财经  |', '  财经|')
     """
-    return text + " " * (width - display_width(text))
+    spaces = " " * (width - display_width(text))
+    return spaces + text if right else text + spaces
 
 
 def cut(text: str, width: int) -> str:

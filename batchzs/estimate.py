@@ -23,12 +23,12 @@ from batchzs.models.opening import OpenedModel, open_undigested
 from batchzs.paths import RunPaths
 from batchzs.plan import plan_shards
 from batchzs.prepare import (
-    MAX_SHARDS,
     read_spec,
     refuse_meaningless_settings,
     refuse_output_over_input,
     refuse_taken_names,
 )
+from batchzs.records import MAX_SHARDS
 from batchzs.resources import MAX_BATCH_TOKENS
 from batchzs.row_sample import sample_runs
 from batchzs.space import estimated_bytes

@@ -5,43 +5,15 @@ Pure; text is made safe to show by the caller.
 
 from __future__ import annotations
 
-import unicodedata
 from typing import TYPE_CHECKING
+
+from batchzs.display_width import display_width, padded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: What stands for a missing label.
 NO_LABEL = "(none)"
-
-_WIDE = frozenset({"W", "F"})
-#: Marks that stand over the character before them, and characters of no width.
-_NARROWEST = frozenset({"Mn", "Me", "Cf"})
-
-
-def display_width(text: str) -> int:
-    """Columns that a text takes on a terminal.
-
-    >>> display_width("体育 a"), display_width("e\u0301")
-    (6, 1)
-    """
-    return sum(_character_width(character) for character in text)
-
-
-def _character_width(character: str) -> int:
-    if unicodedata.category(character) in _NARROWEST:
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in _WIDE else 1
-
-
-def padded(text: str, width: int, *, right: bool = False) -> str:
-    """Fill a text up with spaces to a width.
-
-    >>> padded("体育", 6) + "|", padded("体育", 6, right=True) + "|"
-    ('体育  |', '  体育|')
-    """
-    spaces = " " * (width - display_width(text))
-    return spaces + text if right else text + spaces
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

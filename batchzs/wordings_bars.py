@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchzs.display_width import display_width, padded
 from batchzs.escape import escaped
 from batchzs.inputs.rows import OK
 from batchzs.scoring import rank_labels
-from batchzs.tables import display_width, padded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from batchzs.display_width import display_width
 from batchzs.escape import escaped
 from batchzs.inputs.rows import OK
-from batchzs.tables import NO_LABEL, display_width, format_table
+from batchzs.tables import NO_LABEL, format_table
 from batchzs.truth import TruthReport, hold_against_truth
 
 if TYPE_CHECKING:

@@ -141,7 +141,7 @@ def test_a_terminal_is_asked(workshop: Workshop) -> None:
     """What no option says is asked for, with the guessed column for a default."""
     source = workshop.folder / "news.csv"
     source.write_text(lines(","), encoding="utf-8")
-    arguments = ["init", source, "--model", workshop.model]
+    arguments = ["init", str(source), "--model", str(workshop.model)]
     done = subprocess.run(
         [sys.executable, "-c", AT_A_TERMINAL, *arguments],
         cwd=workshop.folder,

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import sample_data.make_news
-from batchzs.tables import display_width
+from batchzs.display_width import display_width
 from tests.integration.conftest import LABELS
 
 if TYPE_CHECKING:
