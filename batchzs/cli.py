@@ -1,7 +1,6 @@
 """The `batchzs` command: its commands put together, and the one place that turns errors into exit codes.
 
-The commands that work on a job are in `cli_run`, those for a cluster in `cli_slurm`, those that look at an output in
-`cli_outputs` and `cli_report`, those that decide its labels again or compare two in `cli_decide`.
+Each command is in `commands`, in a file with those of its kind.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from typing import NoReturn
 import click
 
 from batchzs import __version__
-from batchzs.cli_decide import compare, decide
-from batchzs.cli_init import init
-from batchzs.cli_outputs import bad, status, verify
-from batchzs.cli_plan import plan
-from batchzs.cli_report import report
-from batchzs.cli_run import fetch, run
-from batchzs.cli_slurm import finish, slurm
-from batchzs.cli_try import try_texts
+from batchzs.commands.decide import compare, decide
+from batchzs.commands.init import init
+from batchzs.commands.outputs import bad, status, verify
+from batchzs.commands.plan import plan
+from batchzs.commands.report import report
+from batchzs.commands.run import fetch, run
+from batchzs.commands.slurm import finish, slurm
+from batchzs.commands.try_texts import try_texts
 from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, TimeLimitError, UsageError
 from batchzs.logs import SEVERAL_LINES, flush_standard_streams, log_to_stream, open_standard_streams
-from batchzs.requeue import requeue
+from batchzs.slurm.requeue import requeue
 
 EXIT_CODES = """\b
 Exit codes:

@@ -1,7 +1,7 @@
 """The day that a job is about: `--date` read, and `{date:%Y-%m-%d}` in paths filled with it.
 
 Pure: what time it is comes from the caller, and of the disk only the time zone database is read. Which keys hold paths,
-and what a Slurm job began with, is settled in `job_dates` and `slurm_day`.
+and what a Slurm job began with, is settled in `job_dates` and `slurm.day`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from batchzs.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batchzs.slurm_day import SlurmClaim
+    from batchzs.slurm.day import SlurmClaim
 
 #: A day given in full, or one that depends on when it is asked for.
 AskedDate: TypeAlias = date | Literal["today", "yesterday"]

@@ -1,7 +1,7 @@
 """When a run has to be over: what `--deadline` says, or the time limit of the Slurm job that it runs in.
 
 Says when, and whether that leaves enough time for something; how long things take is `pace`'s, and ending the run is
-`stopping`'s. Slurm is asked by `slurm_job`.
+`stopping`'s. Slurm is asked by `slurm.job`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from batchzs.errors import UsageError
-from batchzs.slurm_job import SlurmJob
+from batchzs.slurm.job import SlurmJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -23,7 +23,7 @@ from batchzs.dates import (
 )
 from batchzs.job_checks import value_at
 from batchzs.located import KeyPath, Located, Place, Problem
-from batchzs.slurm_day import LATEST_DAYS, SlurmClaim, SlurmJob, refuse_several_days
+from batchzs.slurm.day import LATEST_DAYS, SlurmClaim, SlurmJob, refuse_several_days
 
 if TYPE_CHECKING:
     from collections.abc import Callable

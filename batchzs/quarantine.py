@@ -16,7 +16,7 @@ from batchzs.errors import DifferenceError
 from batchzs.input_texts import InputTexts
 from batchzs.output import NON_FINITE
 from batchzs.records import SOUND_STATUSES
-from batchzs.verify_shard import BROKEN
+from batchzs.verify.shard import BROKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

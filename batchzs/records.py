@@ -93,7 +93,7 @@ class OtherLabel(_Record):
 
 
 class PriorsRecord(_Record):
-    """The mean scores that a decision's scores were corrected by; see `batchzs.priors`."""
+    """The mean scores that a decision's scores were corrected by; see `batchzs.decide.priors`."""
 
     kind: Literal["batch", "content-free"]
     output: str | None  # where content-free texts were scored

@@ -267,7 +267,7 @@ def _scoring_everywhere(
     run: PreparedRun, placement: Placement, resolved: Resolved, locks: Sequence[HeldLock]
 ) -> Callable[[Sequence[Shard]], dict[int, ShardRecord]]:
     """Make ready to score shards in a process a device."""
-    from batchzs.workers import Fleet, WorkerPool
+    from batchzs.workers.pool import Fleet, WorkerPool
 
     release_device_memory(placement.kind)  # the preparing may have loaded a model, which is gone by now
     placements = place_workers(run.job, placement)

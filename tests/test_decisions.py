@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from batchzs.closeness import CloseDecisions
-from batchzs.decisions import NewLabels
+from batchzs.decide.closeness import CloseDecisions
+from batchzs.decide.decisions import NewLabels
+from batchzs.decide.priors import PriorMean, correct_odds, correct_shares, uncorrected
 from batchzs.models.classes import ClassIndices
-from batchzs.priors import PriorMean, correct_odds, correct_shares, uncorrected
 from batchzs.records import OtherLabel
 from batchzs.scoring import CloseCalls, falls_to_other, reaches, scores_from_logits
 from tests.builders import PATIENT

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchzs.guess import (
+from batchzs.first_job.guess import (
     Column,
     guess_delimiter,
     guess_encoding,

@@ -12,7 +12,7 @@ from batchzs.errors import UsageError
 from batchzs.job import load_dated_job, load_job
 from batchzs.job_dates import DateRequest
 from batchzs.paths import RunPaths
-from batchzs.slurm_day import SlurmJob, slurm_job
+from batchzs.slurm.day import SlurmJob, slurm_job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

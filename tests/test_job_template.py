@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchzs.cli_init import KINDS
+from batchzs.commands.init import KINDS
 from batchzs.errors import UsageError
-from batchzs.guess import Column
-from batchzs.input_look import LookedAt
+from batchzs.first_job.guess import Column
+from batchzs.first_job.input_look import LookedAt
+from batchzs.first_job.job_template import TEMPLATES, JobDraft, job_text, write_job
 from batchzs.job import ADDED_COLUMNS, load_job
-from batchzs.job_template import TEMPLATES, JobDraft, job_text, write_job
 from batchzs.labels import template_fault
 from tests.builders import PATIENT, odd_folder
 

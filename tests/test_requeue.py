@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batchzs.paths import RunPaths
-from batchzs.requeue import durable_progress, obstacle_of, requeue
+from batchzs.slurm.requeue import durable_progress, obstacle_of, requeue
 from batchzs.tasks import Task
 from tests.builders import odd_folder
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchzs.estimate.row_sample import sample_runs
 from batchzs.plan import Selection, plan_shards
-from batchzs.row_sample import sample_runs
 from tests.builders import PATIENT
 
 

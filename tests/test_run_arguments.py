@@ -9,7 +9,7 @@ import pytest
 
 from batchzs.job import load_job
 from batchzs.plan import Selection
-from batchzs.run_arguments import RunArguments, absolute_overrides
+from batchzs.slurm.run_arguments import RunArguments, absolute_overrides
 from tests.builders import odd_folder
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batchzs import slurm_job
-from batchzs.slurm_job import SlurmJob, parse_time_left
+from batchzs.slurm import job as slurm_job
+from batchzs.slurm.job import SlurmJob, parse_time_left
 from tests.builders import odd_folder
 
 if TYPE_CHECKING:

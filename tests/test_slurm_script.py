@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from batchzs.errors import UsageError
 from batchzs.paths import RunPaths
-from batchzs.slurm_script import (
+from batchzs.slurm.script import (
     Program,
     SlurmOptions,
     array_script,

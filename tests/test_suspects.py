@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchzs.suspects import NUM_NAMED, SuspectTally, suspicions
+from batchzs.estimate.suspects import NUM_NAMED, SuspectTally, suspicions
 from tests.builders import PATIENT
 
 SENTENCES = (

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchzs.text_survey import TextSurveyor
+from batchzs.estimate.text_survey import TextSurveyor
 from tests.builders import PATIENT, CharacterTokenizer, shard_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batchzs.text_survey import TextSurvey
+    from batchzs.estimate.text_survey import TextSurvey
 
 
 def survey(*chunks: Sequence[str], unknown: str | None = None, max_texts: int = 1000) -> TextSurvey:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchzs.truth import hold_against_truth, threshold_for
-from batchzs.truth_text import format_truth, truth_to_json
+from batchzs.truth.metrics import hold_against_truth, threshold_for
+from batchzs.truth.text import format_truth, truth_to_json
 from tests.builders import PATIENT
 
 LABELS = ["财经", "体育", "其他"]

@@ -23,12 +23,12 @@ from batchzs.paths import RunPaths
 from batchzs.plan import Selection, Shard
 from batchzs.prepare import RunContext, RunOptions
 from batchzs.progress import NoProgress
-from batchzs.rescore import _draw, _spans_of
 from batchzs.run import run_job
 from batchzs.stopping import StopFlag
 from batchzs.test_hook import TestHook
-from batchzs.verify import refuse_findings, verify_run
-from batchzs.verify_columns import Finding, ShardColumns, check_columns, columns_of
+from batchzs.verify.columns import Finding, ShardColumns, check_columns, columns_of
+from batchzs.verify.output import refuse_findings, verify_run
+from batchzs.verify.rescore import _draw, _spans_of
 from tests.builders import make_job, odd_folder, shard_rows
 
 if TYPE_CHECKING:

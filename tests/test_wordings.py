@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from batchzs.display_width import display_width
 from batchzs.errors import UsageError
-from batchzs.wordings import NO_TEMPLATE, Scored, wordings_of
-from batchzs.wordings_bars import Style, bar, folded, format_texts, says_utf8, texts_to_json
-from batchzs.wordings_truth import format_judgement, judge, judgement_to_json, sign_test, wilson_interval
+from batchzs.wordings.bars import Style, bar, folded, format_texts, says_utf8, texts_to_json
+from batchzs.wordings.scored import NO_TEMPLATE, Scored, wordings_of
+from batchzs.wordings.truth import format_judgement, judge, judgement_to_json, sign_test, wilson_interval
 from tests.builders import PATIENT, make_job, shard_rows
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 from batchzs.errors import DeviceError
-from batchzs.worker import ReportedProgress, Reports, failure_of
-from batchzs.worker_messages import decode_report
+from batchzs.workers.messages import decode_report
+from batchzs.workers.worker import ReportedProgress, Reports, failure_of
 
-START = [sys.executable, "-c", "from batchzs.worker import main; main()"]
+START = [sys.executable, "-c", "from batchzs.workers.worker import main; main()"]
 
 
 def test_it_ends_when_the_run_is_gone() -> None:

@@ -1,6 +1,6 @@
 """Shards shared out among processes: each once, whoever dies; nobody waits for a worker that is gone.
 
-The workers here are small programs that speak as `batchzs.worker` does and score nothing.
+The workers here are small programs that speak as `batchzs.workers.worker` does and score nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batchzs import workers
 from batchzs.durable import hold_lock, make_folders
 from batchzs.errors import BatchzsError, DeviceError, InterruptedRunError, LockedError, MachineError
 from batchzs.inputs.rows import InputSet, RowSpan
@@ -24,8 +23,9 @@ from batchzs.plan import Selection, Shard
 from batchzs.prepare import PreparedRun, RunContext, RunOptions, read_spec
 from batchzs.stopping import StopFlag
 from batchzs.test_hook import TestHook
-from batchzs.worker_process import WorkerProcess
-from batchzs.workers import Fleet, WorkerPool
+from batchzs.workers import pool as workers
+from batchzs.workers.pool import Fleet, WorkerPool
+from batchzs.workers.process import WorkerProcess
 from tests.builders import make_job, model_record, odd_folder, resolved, run_record, shard_record
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def test_a_worker_that_ends_early(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, end: str, said: str
 ) -> None:
     """The other one does its shards; what it had done of them is counted once."""
-    monkeypatch.setattr("batchzs.worker_process._END_S", 0.3)
+    monkeypatch.setattr("batchzs.workers.process._END_S", 0.3)
     program = f"""
 def before(index):
     if number == 2:

@@ -15,7 +15,7 @@ from batchzs.errors import DifferenceError
 from batchzs.inputs.rows import BAD_ENCODING, BAD_RECORD, BAD_TYPE
 from batchzs.output import NON_FINITE
 from batchzs.report.scan import binned, scan_rows
-from batchzs.verify_shard import BROKEN
+from batchzs.verify.shard import BROKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

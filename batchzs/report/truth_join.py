@@ -1,6 +1,6 @@
 """An output's labels held against its true ones, as the report's section has it.
 
-Where the truth lies is `truth_column`'s matter, and every number is `truth`'s; here rows are put together.
+Where the truth lies is `truth.column`'s matter, and every number is `truth.metrics`'s; here rows are put together.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 
 from batchzs.report.truth_section import CalibrationBin, LabelTruth, TruthSection, WantedPrecision
-from batchzs.truth import TruthReport, hold_against_truth, threshold_for
+from batchzs.truth.metrics import TruthReport, hold_against_truth, threshold_for
 
 if TYPE_CHECKING:
     from batchzs.finished import FinishedRun
-    from batchzs.truth_column import TruthColumn
+    from batchzs.truth.column import TruthColumn
 
 
 def hold_run_against_truth(run: FinishedRun, column: TruthColumn, wanted: float | None) -> TruthSection:

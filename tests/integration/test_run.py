@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from batchzs.rescore import SCORE_TOLERANCES
+from batchzs.verify.rescore import SCORE_TOLERANCES
 from tests.integration.conftest import csv_field
 
 if TYPE_CHECKING:

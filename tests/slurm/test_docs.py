@@ -82,7 +82,7 @@ def test_the_recipes(lab: SlurmLab, folder: Path) -> None:
 
 def test_the_page_names_every_option() -> None:
     """An option of `batchzs slurm` that nobody finds is of no use."""
-    from batchzs.cli_slurm import slurm
+    from batchzs.commands.slurm import slurm
 
     names = {name for option in slurm.params for name in option.opts if name.startswith("--")}
     assert {name for name in names if name not in TEXT} <= {"--log-format"}

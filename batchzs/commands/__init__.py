@@ -1,0 +1,1 @@
+"""The commands: each reads its arguments, calls the library, and shows what that returns."""

@@ -1,0 +1,1 @@
+"""Two outputs over the same rows, side by side."""

@@ -1,0 +1,1 @@
+"""Labels decided again from stored logits, without a model."""

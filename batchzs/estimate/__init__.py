@@ -1,0 +1,1 @@
+"""What a job will take, said before it runs."""

@@ -1,0 +1,1 @@
+"""Labels held against true ones."""

@@ -1,0 +1,1 @@
+"""An output held against what it should be."""

@@ -1,0 +1,1 @@
+"""Templates and labels compared on a few texts."""
