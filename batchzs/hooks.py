@@ -1,7 +1,7 @@
 """Commands of the user's, called when a run has ended: `--on-finish` and `--on-failure`.
 
 A hook gets one line of JSON on standard input. Its own output becomes messages, a line each. It cannot change how the
-run ended: what it does wrong is a warning, and one that hangs is ended. When it is called is settled in `commands.hooks`.
+run ended: what it does wrong is a warning, and one that hangs is ended. `commands.hooks` settles when it is called.
 """
 
 from __future__ import annotations

@@ -24,7 +24,18 @@ def test_the_command_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["batching", "pairs", "scoring", "plan", "fingerprint", "job", "decisions", "priors", "closeness"]
+    "module",
+    [
+        "batching",
+        "pairs",
+        "scoring",
+        "plan",
+        "fingerprint",
+        "job",
+        "decide.decisions",
+        "decide.priors",
+        "decide.closeness",
+    ],
 )
 def test_the_pure_modules_load_no_torch(module: str) -> None:
     """They are tested, and used by tools, on machines without it; nor do they load what reads files."""

@@ -121,6 +121,13 @@ class Estimate:
         return sum(self.shard_rows)
 
     @property
+    def num_damaged(self) -> int:
+        """Damaged rows: all where the whole input is selected, as its first pass counts them; else of the rows read."""
+        if self.num_selected == self.inputs.num_rows:
+            return sum(file.num_bad_rows for file in self.inputs.files)
+        return self.survey.num_bad
+
+    @property
     def reads_all(self) -> bool:
         """Whether every selected row was read."""
         return self.survey.num_read == self.num_selected

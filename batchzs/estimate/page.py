@@ -40,7 +40,7 @@ def format_plan(estimate: Estimate, speed: Speed | None, times: Sequence[TaskTim
     if estimate.num_selected != inputs.num_rows:
         yield from _entry("selected", f"{estimate.num_selected:,} rows")
     yield from _entry("seen", _seen(estimate))
-    yield from _entry("damaged", f"{survey.num_bad:,}{_of(survey.num_bad, survey.num_read)}")
+    yield from _entry("damaged", f"{estimate.num_damaged:,}")
     yield from _entry("empty", f"{about}{survey.num_empty:,}{_of(survey.num_empty, survey.num_readable)}")
     yield from _entry("duplicates", _duplicates(estimate))
     yield ""
@@ -83,7 +83,7 @@ def plan_to_json(estimate: Estimate, speed: Speed | None, times: Sequence[TaskTi
             "reads_all": estimate.reads_all,
             "tokenised": survey.num_tokenised,
             "exact": estimate.is_exact,
-            "damaged": survey.num_bad,
+            "damaged": estimate.num_damaged,
             "empty": survey.num_empty,
             "duplicates": survey.num_duplicates,
             "tokens": {f"p{round(share * 100)}": survey.percentile(share) for share in _PERCENTILES}

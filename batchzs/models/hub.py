@@ -69,7 +69,7 @@ def locate_model(model: ModelConfig, *, offline: bool, download: SnapshotDownloa
         where = "ModelScope's cache" if cache_dir is None else cache_dir
         revision = "" if model.revision is None else f" in revision {model.revision}"
         raise ModelError(
-            f"{model.id}{revision} is not in {where}, or not whole, and --offline forbids fetching it: "
+            f"{model.id}{revision} is not in {where}, or not whole, and it may not be fetched now: "
             "run `batchzs fetch JOB` where there is a network, with the same model.cache_dir"
         )
     try:

@@ -30,7 +30,7 @@ AT_ONCE_S = 15
         (["run", "{job}", "--limit", "5", "--sample", "5"], ["--limit and --sample exclude each other"]),
         (["run", "{job}", "--set", "engine.device"], ["expected KEY=VALUE"]),
         (["run", "{job}", "--set", "engine.devise=cpu"], ["engine.devise", "did you mean device?"]),
-        (["run", "{job}", "--set", "engine.device=all"], ["engine.device", "cannot do yet"]),
+        (["run", "{job}", "--set", "engine.device=gpu"], ["engine.device", "expected auto, cpu, cuda, cuda:1 or all"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

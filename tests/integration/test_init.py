@@ -141,9 +141,8 @@ def test_a_terminal_is_asked(workshop: Workshop) -> None:
     """What no option says is asked for, with the guessed column for a default."""
     source = workshop.folder / "news.csv"
     source.write_text(lines(","), encoding="utf-8")
-    arguments = ["init", str(source), "--model", str(workshop.model)]
     done = subprocess.run(
-        [sys.executable, "-c", AT_A_TERMINAL, *arguments],
+        [sys.executable, "-c", AT_A_TERMINAL, "init", source, "--model", workshop.model],
         cwd=workshop.folder,
         env=workshop.environment(None, None),
         timeout=TIMEOUT_S,
