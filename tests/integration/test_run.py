@@ -216,7 +216,8 @@ def test_each_thing_has_its_place(done: Workshop) -> None:
         "_SUCCESS",
         *(f"scores/{part}.parquet" for part in parts),
         *(f"state/shards/{part}.json" for part in parts),
-        *(f"state/{name}" for name in ("attempt", "inputs.json", "run.json", "run.lock", "run.log", "summary.json")),
+        *(f"state/{name}" for name in ("attempt", "inputs.json", "metrics.prom", "run.json", "run.lock", "run.log")),
+        "state/summary.json",
     }
     assert (done.output / "_SUCCESS").read_bytes() == b""
     sizes = [pq.read_metadata(done.output / "scores" / f"{part}.parquet").num_rows for part in parts]

@@ -152,7 +152,7 @@ def test_odd_names_end_in_their_column_and_nowhere_else(workshop: Workshop) -> N
     assert strange == []
     written = {name.removeprefix(f"{workshop.output.name}/") for name in after if name.startswith(workshop.output.name)}
     known = rf"{re.escape(workshop.output.name)}|_SUCCESS|scores|state(/(run|inputs|summary)\.json|/run\.(log|lock))?"
-    known += r"|state/(attempt|metrics\.prom|shards|journal|tasks|tmp)"
+    known += r"|state/(attempt|metrics\.prom|shards|journal|tasks|slurm|tmp)"
     known += r"|scores/part-0000[0-3]\.parquet|state/shards/part-0000[0-3]\.json"
     assert [name for name in written if not re.fullmatch(known, name)] == []
 
