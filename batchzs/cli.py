@@ -20,6 +20,7 @@ from batchzs.commands.outputs import bad, status, verify
 from batchzs.commands.plan import plan
 from batchzs.commands.report import report
 from batchzs.commands.run import fetch, run
+from batchzs.commands.schema import schema
 from batchzs.commands.slurm import finish, slurm
 from batchzs.commands.try_texts import try_texts
 from batchzs.errors import BatchzsError, InterruptedRunError, OtherJobError, TimeLimitError, UsageError
@@ -51,7 +52,7 @@ def batchzs() -> None:
     """Label millions of texts with a zero-shot classifier, in jobs that may be killed at any time."""
 
 
-for command in (init, plan, try_texts, run, fetch, slurm, finish, status, verify, bad, report, decide, compare):
+for command in (init, plan, try_texts, run, fetch, slurm, finish, status, verify, bad, report, decide, compare, schema):
     batchzs.add_command(command)
 
 

@@ -106,10 +106,10 @@ def shanghai() -> datetime:
 def test_the_page_has_the_recipes() -> None:
     """So that the tests below look at all of them."""
     assert len(blocks("sh")) == 1
-    assert len(COMMANDS) == 6
+    assert len(COMMANDS) == 7
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if "batchzs run" in command])
+@pytest.mark.parametrize("command", [command for command in COMMANDS if "--date" in command])
 def test_a_crontab_line(machine: Machine, command: str) -> None:
     """It scores yesterday's drop, says nothing that cron would mail, and its log has plain lines in UTF-8."""
     before = (shanghai() - timedelta(days=1)).strftime("%Y-%m-%d")
@@ -130,6 +130,19 @@ def test_a_crontab_line(machine: Machine, command: str) -> None:
         assert samples["batchzs_rows_done", (("output", f"{machine.folder}/out/{day}"),)] == NUM_ROWS
     if "latest.json" in command:
         assert json.loads((machine.folder / "out/latest.json").read_bytes())["day"] == day
+
+
+def test_a_directory_that_grows(machine: Machine) -> None:
+    """Every drop is scored by the first night, and what has come since by the next one."""
+    (command,) = [command for command in COMMANDS if "--new-files" in command]
+    for num_files, day in ((4, None), (5, "2026-12-31"), (5, None)):
+        if day is not None:
+            machine.drop(day)
+        result = machine.run(command)
+        assert result.returncode == 0, (machine.folder / "log/all.log").read_text(encoding="utf-8")
+        table = pl.read_parquet(machine.folder / "out/all/scores/*.parquet")
+        assert (table.height, table["source_file"].n_unique()) == (NUM_ROWS * num_files, num_files)
+    assert "generation 2: 1 new file(s)" in (machine.folder / "log/all.log").read_text(encoding="utf-8")
 
 
 def test_mail_when_a_drop_is_missing(machine: Machine) -> None:
