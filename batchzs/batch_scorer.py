@@ -98,6 +98,12 @@ class BatchScorer:
         self._lock = threading.Lock()
         self._is_ending = threading.Event()
         self.splits: list[Split] = []
+        self._num_backoffs = 0
+
+    @property
+    def budget(self) -> tuple[int, int]:
+        """How many tokens a batch may have just now, and how often memory has run out."""
+        return self._budget.limit_tokens, self._num_backoffs
 
     def score(
         self,
@@ -202,6 +208,7 @@ class BatchScorer:
             self._release_memory()
             split = Split(pairs.shape, batch_tokens, self._budget.limit_tokens)
             self.splits.append(split)
+            self._num_backoffs += 1
         logger.warning(
             "out of memory with %s (%d tokens): going on with at most %d tokens a batch",
             split.shape,

@@ -171,6 +171,11 @@ class Engine:
         """Score every text against every hypothesis: `prepare` and `score_prepared` in turn."""
         return self.score_prepared(self.prepare(texts, lambda: self._on_batch(0.0, 0)), open_journal)
 
+    @property
+    def budget(self) -> tuple[int, int]:
+        """How many tokens a batch may have just now, and how often memory has run out."""
+        return self._scorer.budget
+
     def prepare(self, texts: Sequence[str], on_chunk: Callable[[], None] = lambda: None) -> PreparedTexts:
         """Tokenise one shard's texts and plan their pairs; may run beside the scoring of another shard.
 

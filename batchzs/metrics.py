@@ -133,6 +133,10 @@ class MetricsFile:
         self._values["batchzs_tokens"] += num_tokens
         self._shown.publish(num_pairs, num_tokens)
 
+    def budget(self, limit_tokens: int, num_backoffs: int) -> None:
+        """Pass it on."""
+        self._shown.budget(limit_tokens, num_backoffs)
+
     def quarantine(self, num_rows: int) -> None:
         """Count."""
         self._values["batchzs_rows_quarantined"] += num_rows

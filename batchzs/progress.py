@@ -36,6 +36,9 @@ class Progress(Protocol):
     def publish(self, num_pairs: int, num_tokens: int) -> None:
         """Count the work of shards that are complete, now or in earlier attempts."""
 
+    def budget(self, limit_tokens: int, num_backoffs: int) -> None:
+        """Take note how many tokens a batch may have now, and how often memory ran out in this attempt."""
+
     def quarantine(self, num_rows: int) -> None:
         """Count rows that turned out to be quarantined, now or in earlier attempts."""
 
@@ -55,6 +58,9 @@ class NoProgress:
     def publish(self, num_pairs: int, num_tokens: int) -> None:
         """Show nothing."""
 
+    def budget(self, limit_tokens: int, num_backoffs: int) -> None:
+        """Show nothing."""
+
     def quarantine(self, num_rows: int) -> None:
         """Show nothing."""
 
@@ -70,6 +76,7 @@ class TerminalProgress:
         self._bar: tqdm[NoReturn] | None = None
         self._num_tokens = 0
         self._num_quarantined = 0
+        self._budget = ""
         self._started_s = 0.0
 
     def start(self, num_rows: int, num_done: int) -> None:
@@ -96,11 +103,16 @@ class TerminalProgress:
         self._num_tokens += tokens
         elapsed_s = max(time.monotonic() - self._started_s, 1e-9)
         quarantined = f", {self._num_quarantined:,} quarantined" if self._num_quarantined else ""
-        self._bar.set_postfix_str(f"{self._num_tokens / elapsed_s:,.0f} tokens/s{quarantined}", refresh=False)
+        pace = f"{self._num_tokens / elapsed_s:,.0f} tokens/s"
+        self._bar.set_postfix_str(f"{pace}{self._budget}{quarantined}", refresh=False)
         self._bar.update(rows)
 
     def publish(self, num_pairs: int, num_tokens: int) -> None:
         """Show nothing: rows and tokens are counted as they advance."""
+
+    def budget(self, limit_tokens: int, num_backoffs: int) -> None:
+        """Show from the bar's next move on."""
+        self._budget = f", {limit_tokens:,} a batch" + (f" after {num_backoffs:,} backoffs" if num_backoffs else "")
 
     def quarantine(self, num_rows: int) -> None:
         """Show at once: the last shard's rows are known only after the bar's last move."""
@@ -131,6 +143,7 @@ class LineProgress:
         self._done_before = 0.0
         self._num_tokens = 0
         self._num_quarantined = 0
+        self._limit_tokens = self._num_backoffs = 0
         self._started_s = 0.0
         self._last_line_s = 0.0
 
@@ -151,15 +164,17 @@ class LineProgress:
         elapsed_s = max(now_s - self._started_s, 1e-9)
         rows_per_s = (self._done - self._done_before) / elapsed_s
         tokens_per_s = self._num_tokens / elapsed_s
+        backoffs = f", {self._limit_tokens:,} tokens a batch after {self._num_backoffs:,} backoffs"
         remaining_s = (self._num_rows - self._done) / rows_per_s if rows_per_s > 0 else float("inf")
         logger.info(
-            "%s of %s rows (%.1f %%), %s tokens/s, %s to go, %s quarantined",
+            "%s of %s rows (%.1f %%), %s tokens/s, %s to go, %s quarantined%s",
             f"{self._done:,.0f}",
             f"{self._num_rows:,}",
             100 * self._done / max(self._num_rows, 1),
             f"{tokens_per_s:,.0f}",
             format_duration(remaining_s),
             f"{self._num_quarantined:,}",
+            backoffs if self._num_backoffs else "",
             extra=fields(
                 "progress",
                 rows_done=round(self._done),
@@ -167,11 +182,17 @@ class LineProgress:
                 tokens_per_s=round(tokens_per_s),
                 eta_s=round(remaining_s) if rows_per_s > 0 else None,
                 quarantined=self._num_quarantined,
+                max_batch_tokens=self._limit_tokens,
+                backoffs=self._num_backoffs,
             ),
         )
 
     def publish(self, num_pairs: int, num_tokens: int) -> None:
         """Show nothing: rows and tokens are counted as they advance."""
+
+    def budget(self, limit_tokens: int, num_backoffs: int) -> None:
+        """Keep for the next line."""
+        self._limit_tokens, self._num_backoffs = limit_tokens, num_backoffs
 
     def quarantine(self, num_rows: int) -> None:
         """Count for the next line."""

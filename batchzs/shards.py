@@ -135,6 +135,7 @@ class ShardPipeline:
         self._is_ending = threading.Event()
         self._publishing: Future[ShardRecord] | None = None
         self._num_rows = 0  # of the shard that is scored
+        self._told_budget: tuple[int, int] | None = None
         self._engine = Engine(
             model,
             run.opened.tokenizer,
@@ -210,6 +211,9 @@ class ShardPipeline:
         context = self._run.context
         if num_tokens:
             context.hook.reach("batch-scored")
+        if self._engine.budget != self._told_budget:
+            self._told_budget = self._engine.budget
+            context.progress.budget(*self._told_budget)
         context.progress.advance(self._num_rows * shard_share, num_tokens)
         if self._journal is not None:
             self._pace.sync(self._journal.longest_write_s)

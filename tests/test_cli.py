@@ -7,6 +7,7 @@ import pytest
 
 from batchzs import errors
 from batchzs.cli import EXIT_CODES, batchzs
+from tests.builders import run_python
 
 
 @pytest.mark.parametrize("name", sorted(batchzs.commands))
@@ -24,3 +25,15 @@ def test_the_help_lists_every_exit_code() -> None:
     listed = {line.split()[0] for line in EXIT_CODES.splitlines()[2:]}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.BatchzsError)]
     assert listed == {"0", *(str(kind.exit_code) for kind in kinds)}
+
+
+def test_the_shell_completes_commands() -> None:
+    """As README says, by click's own means; a shell asks the installed command."""
+    program = """
+import os, sys
+sys.argv = ["batchzs"]
+os.environ.update(_BATCHZS_COMPLETE="bash_complete", COMP_WORDS="batchzs de", COMP_CWORD="1")
+from batchzs.cli import main
+main()
+"""
+    assert run_python(program).split() == ["plain,decide"]

@@ -47,9 +47,8 @@ def test_a_line_worked_by_hand(log: pytest.LogCaptureFixture) -> None:
     progress.quarantine(2)
     progress.quarantine(1)
     progress.advance(100, 5000)
-    progress.close()
-    record: Any = log.records[0]
-    assert len(log.records) == 1
+    record: Any
+    (record,) = log.records
     assert record.getMessage() == "300 of 1,000 rows (30.0 %), 100 tokens/s, 5 min 50 s to go, 3 quarantined"
     assert record.batchzs_event == "progress"
     assert record.batchzs_fields == {
@@ -58,7 +57,13 @@ def test_a_line_worked_by_hand(log: pytest.LogCaptureFixture) -> None:
         "tokens_per_s": 100,
         "eta_s": 350,
         "quarantined": 3,
+        "max_batch_tokens": 0,
+        "backoffs": 0,
     }
+    progress.budget(2048, 2)
+    clock.now_s += 50
+    progress.advance(100, 5000)
+    assert log.records[1].getMessage().endswith("3 quarantined, 2,048 tokens a batch after 2 backoffs")
 
 
 def test_a_line_comes_while_nothing_moves(log: pytest.LogCaptureFixture) -> None:
@@ -112,9 +117,10 @@ def test_the_bar_shows_rows_and_tokens_and_stays() -> None:
     progress.start(1000, 250)
     assert "250/1,000 rows" in stream.getvalue()
     progress.quarantine(4)
+    progress.budget(4096, 0)
     progress.advance(750.0, 10_000)
     progress.close()
-    assert " tokens/s, 4 quarantined]" in stream.getvalue()
+    assert " tokens/s, 4,096 a batch, 4 quarantined]" in stream.getvalue()
     assert "100%" in stream.getvalue()
     assert "1,000/1,000 rows" in stream.getvalue()
     assert "tokens/s" in stream.getvalue()
@@ -134,6 +140,7 @@ def test_no_progress_shows_nothing(log: pytest.LogCaptureFixture, capsys: pytest
     progress = NoProgress()
     progress.start(10, 0)
     progress.advance(5, 5)
+    progress.budget(64, 1)
     progress.quarantine(5)
     progress.close()
     assert not log.records

@@ -77,6 +77,7 @@ class Recorded:
     tokens: int = 0
     num_quarantined: int = 0
     calls: list[float] = field(default_factory=list)
+    budgets: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, num_rows: int, num_done: int) -> None:
         """Not the pool's to call."""
@@ -89,6 +90,10 @@ class Recorded:
 
     def publish(self, num_pairs: int, num_tokens: int) -> None:
         """Metrics are the run's."""
+
+    def budget(self, limit_tokens: int, num_backoffs: int) -> None:
+        """Take note."""
+        self.budgets.append((limit_tokens, num_backoffs))
 
     def quarantine(self, num_rows: int) -> None:
         """Count."""

@@ -76,6 +76,14 @@ class Advanced(_Message):
     tokens: int
 
 
+class Budgeted(_Message):
+    """How many tokens a batch may have now, and how often memory has run out."""
+
+    kind: Literal["budgeted"] = "budgeted"
+    limit_tokens: int
+    num_backoffs: int
+
+
 class Published(_Message):
     """A shard has its name."""
 
@@ -105,7 +113,7 @@ class Failed(_Message):
 
 
 Order = Begin | Score | Finish | Stop
-Report = Wanted | Advanced | Published | Logged | Failed
+Report = Wanted | Advanced | Budgeted | Published | Logged | Failed
 _ORDERS: TypeAdapter[Order] = TypeAdapter(Annotated[Order, Field(discriminator="kind")])
 _REPORTS: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])
 _Any = TypeVar("_Any", Order, Report)

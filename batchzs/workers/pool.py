@@ -27,7 +27,19 @@ from batchzs.models.device import granted_cpus
 from batchzs.records import ShardRecord, count_quarantined
 from batchzs.resume import complete_shards
 from batchzs.waiting import POLL_S
-from batchzs.workers.messages import Advanced, Begin, Failed, Finish, Logged, Published, Score, Stop, TimeLimit, Wanted
+from batchzs.workers.messages import (
+    Advanced,
+    Begin,
+    Budgeted,
+    Failed,
+    Finish,
+    Logged,
+    Published,
+    Score,
+    Stop,
+    TimeLimit,
+    Wanted,
+)
 from batchzs.workers.process import PROGRAM, WorkerProcess
 
 if TYPE_CHECKING:
@@ -94,6 +106,7 @@ class WorkerPool:
         self._left: deque[Shard] = deque()
         self._records: dict[int, ShardRecord] = {}
         self._workers: list[_Worker] = []
+        self._budgets: dict[int, tuple[int, int]] = {}  # each worker's, as it last said
         self._selector = selectors.DefaultSelector()
         self._first_failure: BatchzsError | None = None
         self._waits_for_all = run.context.hook.together
@@ -189,6 +202,10 @@ class WorkerPool:
             case Advanced(rows=rows, tokens=tokens):
                 worker.open_rows += rows
                 progress.advance(rows, tokens)
+            case Budgeted(limit_tokens=limit_tokens, num_backoffs=num_backoffs):
+                self._budgets[worker.number] = (limit_tokens, num_backoffs)
+                limits, backoffs = zip(*self._budgets.values(), strict=True)
+                progress.budget(min(limits), sum(backoffs))
             case Published(record=record):
                 shard = worker.shards.pop(record.index)
                 worker.open_rows -= shard.num_rows

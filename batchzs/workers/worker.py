@@ -38,6 +38,7 @@ from batchzs.waiting import POLL_S
 from batchzs.workers.messages import (
     Advanced,
     Begin,
+    Budgeted,
     Failed,
     Finish,
     Logged,
@@ -108,6 +109,10 @@ class ReportedProgress:
 
     def publish(self, num_pairs: int, num_tokens: int) -> None:
         """The run knows from the shard's record."""
+
+    def budget(self, limit_tokens: int, num_backoffs: int) -> None:
+        """Report it: it seldom changes."""
+        self._reports.send(Budgeted(limit_tokens=limit_tokens, num_backoffs=num_backoffs))
 
     def quarantine(self, num_rows: int) -> None:
         """Likewise."""
