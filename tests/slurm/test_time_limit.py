@@ -6,15 +6,15 @@ import shlex
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.integration.conftest import Finished, Workshop
+    from tests.slurm.lab import SlurmLab
 
 pytestmark = pytest.mark.slurm
 
@@ -23,21 +23,15 @@ TIMEOUT_S = 300
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}
 
 
-class Lab(Protocol):
-    """A Slurm of this machine's own."""
-
-    conf: Path
-
-
 class Jobs:
     """Submits the standard job to a cluster as a script of its own, and waits for it."""
 
-    def __init__(self, lab: Lab, shop: Workshop) -> None:
+    def __init__(self, lab: SlurmLab, shop: Workshop) -> None:
         self.shop = shop
         self.scored = shop.folder / "scored"
         self.scored.touch()
         self.hook: dict[str, Any] = {"stand_in": True, "delay_s": 1.0, "count_batches": str(self.scored)}
-        self._conf = {"SLURM_CONF": str(lab.conf)}
+        self._conf = lab.environment
         self._submitted: list[str] = []
 
     def client(self, *command: str) -> str:
@@ -89,9 +83,9 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(slurm_lab: Lab, standard: Workshop) -> Iterator[Jobs]:
+def jobs(lab: SlurmLab, standard: Workshop) -> Iterator[Jobs]:
     """The standard job's folder, and a cluster."""
-    made = Jobs(slurm_lab, standard)
+    made = Jobs(lab, standard)
     yield made
     made.cancel()
 
