@@ -48,6 +48,7 @@ def run_bench(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProces
     return done, json.loads(path.read_bytes()) if path.exists() else {}
 
 
+@pytest.mark.slow
 def test_the_dry_run_goes_through_every_section(tmp_path: Path) -> None:
     """Each section is there, none is broken, and what is checked holds."""
     done, report = run_bench(tmp_path / "新 [1]", "--dry-run")

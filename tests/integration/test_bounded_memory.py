@@ -104,6 +104,7 @@ def run_and_measure(
     return peak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "write"), [(".csv", write_csv), (".parquet", write_parquet)])
 def test_memory_does_not_grow_with_the_input(
     workshop: Workshop, suffix: str, write: Callable[[Path, int], None]

@@ -77,6 +77,7 @@ def test_scores_are_a_runs_bit_for_bit(workshop: Workshop) -> None:
     assert_frame_equal(before, workshop.table().drop("source_file", "source_row"), check_exact=True)
 
 
+@pytest.mark.slow
 def test_in_low_precision_a_runs_margin_is_taken_over(workshop: Workshop) -> None:
     """Where the job's output has a run, the same rows are scored again in fp32, however few texts are scored."""
     texts = [text for text in workshop.texts if text is not None and len(text) < 60][:40]

@@ -40,6 +40,7 @@ def with_clients(clients: Path, **variables: str) -> dict[str, str]:
     return {"PATH": f"{clients}{os.pathsep}{os.defpath}", **variables}
 
 
+@pytest.mark.slow
 def test_a_slurm_jobs_time_limit(standard: Workshop, finished: Finished, clients: Path) -> None:
     """Asked of squeue; the run is over in time, requeues its array task, and the next one scores only the rest."""
     scored = standard.folder / "scored"

@@ -45,6 +45,7 @@ def decided(workshop: Workshop, *options: str | Path) -> pl.DataFrame:
     return workshop.table(workshop.folder / NEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAME)
 def test_it_is_what_a_run_with_those_settings_gives(done: Workshop, name: str) -> None:
     """Every column the same, bit for bit, and `verify`, `status` and `bad` read the new output as any other."""
@@ -72,6 +73,7 @@ def test_with_a_checkpoints_logits(finished_by_model: Finished, standard: Worksh
     assert standard.table(target).write_ipc(None).getvalue() == standard.table().write_ipc(None).getvalue()
 
 
+@pytest.mark.slow
 def test_a_subset_of_a_checkpoints_logits(finished_by_model: Finished, standard: Workshop) -> None:
     """A run with fewer labels has other batches, and with them other last bits of its logits in fp32, but no more."""
     source, target = finished_by_model.folder / OUTPUT, standard.folder / NEW
@@ -132,6 +134,7 @@ def test_the_label_for_what_none_fits_in_multi_label(done: Workshop) -> None:
     assert 0 < (new["label"] == "其他").sum() < new.height
 
 
+@pytest.mark.slow
 def test_priors_of_the_batch(done: Workshop) -> None:
     """Each score over its label's mean, over the row's sum; both are reported."""
     old = done.table()
@@ -146,6 +149,7 @@ def test_priors_of_the_batch(done: Workshop) -> None:
     assert list(record["values"].values()) == pytest.approx(means)
 
 
+@pytest.mark.slow
 def test_priors_of_texts_that_say_nothing(done: Workshop) -> None:
     """The means are those of another output's rows, which has to ask the same questions."""
     (done.folder / "空话.csv").write_text("text\nN/A\n无\n。\n", encoding="utf-8")
@@ -207,6 +211,7 @@ def test_a_carried_column_may_be_called_close(standard: Workshop) -> None:
     assert new["close_"].dtype == pl.Boolean
 
 
+@pytest.mark.slow
 def test_held_against_the_truth(standard: Workshop) -> None:
     """A carried column and one of the input say the same; the threshold found has the precision."""
     path = standard.folder / "带标签.csv"
@@ -240,6 +245,7 @@ def test_held_against_the_truth(standard: Workshop) -> None:
     assert standard.run("decide", standard.folder / "二", "--truth", "topic", hook=None).code == 3
 
 
+@pytest.mark.slow
 def test_again_goes_on_and_something_else_is_refused(done: Workshop) -> None:
     """The same command keeps what is there; other settings, a run's own output and foreign files are left alone."""
     target = done.folder / NEW
@@ -304,6 +310,7 @@ def test_what_makes_no_sense_is_refused(done: Workshop, name: str) -> None:
     assert not (done.folder / NEW).exists()
 
 
+@pytest.mark.slow
 def test_an_output_that_labels_cannot_be_made_from(standard: Workshop) -> None:
     """Not finished, or without logits."""
     assert standard.run("run", standard.standard_job, hook={**STAND_IN, "crash": "shard-published"}).code == -9

@@ -78,6 +78,7 @@ def test_two_processes_give_an_undisturbed_runs_bytes(standard: Workshop, finish
     assert result.stdout.count("rows ") == 1
 
 
+@pytest.mark.slow
 def test_a_checkpoint_in_two_processes(standard: Workshop, finished_by_model: Finished) -> None:
     """A real network gives the bits that it gives in one process; going on in another number of processes too."""
     job = standard.job(engine=ALL)
@@ -109,6 +110,7 @@ def test_a_worker_that_is_killed(standard: Workshop, finished: Finished, crash: 
         assert num_pairs_scored(counted) - num_pairs_recorded(standard) <= len(standard.labels) * standard.shard_rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_reaches_every_worker(standard: Workshop, finished: Finished, number: signal.Signals) -> None:
     """One signal to the run, or Ctrl-C, which a terminal sends to all of its processes: 75 in time, and nobody left."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.integration.conftest import Finished, Workshop
 
 
+@pytest.mark.slow
 def test_the_end_is_written_where_no_task_did(standard: Workshop, finished: Finished) -> None:
     """The last task dies before it: the step after it needs neither the input nor the model."""
     crash = {"stand_in": True, "crash": "run-finished"}
@@ -30,6 +31,7 @@ def test_the_end_is_written_where_no_task_did(standard: Workshop, finished: Fini
     assert standard.moments() == before
 
 
+@pytest.mark.slow
 def test_missing_parts_are_named_with_what_became_of_them(standard: Workshop) -> None:
     """One part is done, one was killed, one stopped, one never began; shards and ways on are in the message."""
     killed = {"stand_in": True, "crash": "shard-published"}
@@ -53,6 +55,7 @@ def test_missing_parts_are_named_with_what_became_of_them(standard: Workshop) ->
     assert "is not complete" in log
 
 
+@pytest.mark.slow
 def test_a_part_at_work_is_not_waited_for(standard: Workshop) -> None:
     """By hand, mid-run: it says who is at work, and disturbs nobody."""
     hook = {"stand_in": True, "delay_s": 2}
@@ -65,6 +68,7 @@ def test_a_part_at_work_is_not_waited_for(standard: Workshop) -> None:
     running.stop()
 
 
+@pytest.mark.slow
 def test_a_whole_run_holds_the_output(standard: Workshop) -> None:
     """As it does for tasks."""
     running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 2})

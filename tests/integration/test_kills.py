@@ -205,6 +205,7 @@ def some_kills(draw: random.Random) -> Iterator[dict[str, Any]]:
             yield {"crash": f"{draw.choice(POINTS)}:{draw.choice((1, 1, 2, 5, 25))}"}
 
 
+@pytest.mark.slow
 def test_a_dozen_kills(workshop: Workshop) -> None:
     """Killed at every named point and at moments that nobody named, one after the other, in one job."""
     job = write_input(workshop, num_workers=1)

@@ -6,6 +6,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.exposition import parse_exposition
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ def read(path: Path, labels: dict[str, str]) -> dict[str, float]:
     return {name.removeprefix("batchzs_"): value for (name, _), value in samples.items()}
 
 
+@pytest.mark.slow
 def test_from_a_stop_to_the_end_and_beyond(standard: Workshop) -> None:
     """75, 0, then a job that is refused: the success stays, and a run that is turned away leaves the file alone."""
     path, labels = standard.state / "metrics.prom", {"output": str(standard.output)}

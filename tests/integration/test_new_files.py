@@ -155,6 +155,7 @@ def test_files_without_rows_are_known_and_cost_nothing(done: Workshop) -> None:
     equals_a_fresh_run(done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("--new-files",), ()], ids=["again", "plain"])
 @pytest.mark.parametrize(
     "crash",
@@ -199,6 +200,7 @@ def test_new_files_beside_an_unfinished_generation(done: Workshop) -> None:
     equals_a_fresh_run(done)
 
 
+@pytest.mark.slow
 def test_dated_folders(workshop: Workshop) -> None:
     """A folder for each day, whose name is a column: new names count, wherever the tree lies."""
     job = workshop.job(input={"path": "news", "partitions": "keep", "keep": ["id"]}, output={"shard_rows": 2})
@@ -234,6 +236,7 @@ def test_bad_lists_the_rows_of_every_generation(done: Workshop) -> None:
     assert "3 row(s) quarantined" in listed
 
 
+@pytest.mark.slow
 def test_state_that_was_damaged(done: Workshop) -> None:
     """Lost first records are made again though there are generations; a lost generation is settled again."""
     add(done, NEW)
@@ -311,6 +314,7 @@ def test_a_file_that_comes_between_two_tasks_waits(done: Workshop) -> None:
     equals_a_fresh_run(done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crash", ["generation-frozen", "generation-recorded", "shard-recorded"])
 def test_a_task_killed_around_a_generation(done: Workshop, crash: str) -> None:
     """The others settle it or take it over, and the task goes on when it is sent again."""
@@ -344,6 +348,7 @@ def test_a_task_about_to_finish_when_another_takes_in_new_files(done: Workshop) 
     equals_a_fresh_run(done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["inputs-frozen", "inputs-stored"])
 def test_two_first_tasks_without_locks(standard: Workshop, point: str) -> None:
     """Where locks do not work the first one's plan holds, also if a file came between the two; nobody overwrites it."""
@@ -372,6 +377,7 @@ def test_two_first_tasks_without_locks(standard: Workshop, point: str) -> None:
     equals_a_fresh_run(standard)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("new", [{}, {"part-12.csv": 30}], ids=["same", "grown"])
 def test_two_first_tasks_without_locks_of_which_one_takes_over(standard: Workshop, new: dict[str, int]) -> None:
     """The second one has the first one's settings and files, also one that came after it looked; each does its part."""

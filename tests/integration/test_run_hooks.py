@@ -74,6 +74,7 @@ def test_when_the_command_fails(
     assert "--on-finish" not in result.stderr
 
 
+@pytest.mark.slow
 def test_no_hook_at_a_stop_or_at_a_held_output(standard: Workshop) -> None:
     """75 is no failure, and 7 is the other run's business."""
     options = ["--on-failure", KEEP, "--on-finish", KEEP]
