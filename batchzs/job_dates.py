@@ -23,7 +23,7 @@ from batchzs.dates import (
 )
 from batchzs.job_checks import value_at
 from batchzs.located import KeyPath, Located, Place, Problem
-from batchzs.slurm.day import LATEST_DAYS, SlurmClaim, SlurmJob, refuse_several_days
+from batchzs.slurm.day import LATEST_DAYS, SlurmClaim, SlurmOrigin, refuse_several_days
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class DateRequest:
     """What is known of the day before the job is read."""
 
     asked: AskedDate | None = None  # what --date says
-    slurm: SlurmJob | None = None
+    slurm: SlurmOrigin | None = None
     now: Callable[[], datetime] = _now
 
 

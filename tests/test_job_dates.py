@@ -12,7 +12,7 @@ from batchzs.errors import UsageError
 from batchzs.job import load_dated_job, load_job
 from batchzs.job_dates import DateRequest
 from batchzs.paths import RunPaths
-from batchzs.slurm.day import SlurmJob, slurm_job
+from batchzs.slurm.day import SlurmOrigin, slurm_origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ def load(
     *,
     date: str | None = None,
     now: datetime = NIGHT,
-    slurm: SlurmJob | None = None,
+    slurm: SlurmOrigin | None = None,
     overrides: tuple[str, ...] = (),
 ) -> tuple[JobConfig, Day | None]:
     """Write a job and load it at a moment."""
@@ -128,9 +128,9 @@ def test_load_job_takes_today(tmp_path: Path) -> None:
     assert date.fromisoformat(load_job(tmp_path / "job.yaml").output.path.name) > date(2026, 1, 1)
 
 
-def slurm(**variables: str) -> SlurmJob:
+def slurm(**variables: str) -> SlurmOrigin:
     """A Slurm job by its variables, without their prefix."""
-    found = slurm_job({f"SLURM_{name}": value for name, value in variables.items()})
+    found = slurm_origin({f"SLURM_{name}": value for name, value in variables.items()})
     assert found is not None
     return found
 
@@ -209,4 +209,4 @@ def test_a_damaged_note_counts_as_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("variables", [{}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_ID": "../x"}])
 def test_outside_slurm(variables: Mapping[str, str]) -> None:
     """Nothing is looked for, and nothing from the environment becomes a path."""
-    assert slurm_job(variables) is None
+    assert slurm_origin(variables) is None

@@ -110,7 +110,7 @@ def begin_dated(
     from batchzs.dates import parse_date
     from batchzs.job import load_dated_job
     from batchzs.job_dates import DateRequest
-    from batchzs.slurm.day import slurm_job
+    from batchzs.slurm.day import slurm_origin
 
     asked = None if date is None else parse_date(date)
-    return load_dated_job(job, overrides, DateRequest(asked, slurm_job(os.environ)))
+    return load_dated_job(job, overrides, DateRequest(asked, slurm_origin(os.environ)))

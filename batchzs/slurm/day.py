@@ -25,7 +25,7 @@ LATEST_DAYS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmJob:
+class SlurmOrigin:
     """The Slurm job that a process belongs to; all tasks of an array have one name."""
 
     name: str
@@ -58,12 +58,12 @@ class SlurmClaim:
         refuse_several_days(self.days())
 
 
-def slurm_job(environ: Mapping[str, str]) -> SlurmJob | None:
+def slurm_origin(environ: Mapping[str, str]) -> SlurmOrigin | None:
     """Find the Slurm job of a process; None outside Slurm.
 
-    >>> slurm_job({"SLURM_JOB_ID": "12", "SLURM_RESTART_COUNT": "1", "SLURM_CLUSTER_NAME": "c 1"})
-    SlurmJob(name='c-1-12', may_have_begun=True)
-    >>> slurm_job({"SLURM_JOB_ID": "13", "SLURM_ARRAY_JOB_ID": "12"}).name
+    >>> slurm_origin({"SLURM_JOB_ID": "12", "SLURM_RESTART_COUNT": "1", "SLURM_CLUSTER_NAME": "c 1"})
+    SlurmOrigin(name='c-1-12', may_have_begun=True)
+    >>> slurm_origin({"SLURM_JOB_ID": "13", "SLURM_ARRAY_JOB_ID": "12"}).name
     'slurm-12'
     """
     array_id = environ.get("SLURM_ARRAY_JOB_ID", "")
@@ -72,7 +72,7 @@ def slurm_job(environ: Mapping[str, str]) -> SlurmJob | None:
         return None
     restarts = environ.get("SLURM_RESTART_COUNT", "")
     cluster = re.sub(r"[^A-Za-z0-9._]+", "-", environ.get("SLURM_CLUSTER_NAME", "")) or "slurm"
-    return SlurmJob(f"{cluster}-{job_id}", bool(array_id) or (restarts.isdecimal() and int(restarts) > 0))
+    return SlurmOrigin(f"{cluster}-{job_id}", bool(array_id) or (restarts.isdecimal() and int(restarts) > 0))
 
 
 def refuse_several_days(days: list[date]) -> None:
