@@ -13,14 +13,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from batchzs.errors import UsageError
-from batchzs.known_input import stored_generations
 from batchzs.progress import format_duration
-from batchzs.records import RunRecord, ShardRecord, count_quarantined, read_record
+from batchzs.records import Generation, RunRecord, ShardRecord, count_quarantined, read_json, read_record
 from batchzs.tasks import task_named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from batchzs.paths import RunPaths
@@ -101,7 +102,7 @@ def read_status(paths: RunPaths) -> RunStatus:
         if paths.shard(int(path.stem.removeprefix("part-"))).exists()
         and (one := read_record(path, ShardRecord)) is not None
     ]
-    added = [one.generation for one in stored_generations(paths)]
+    added = list(_generations(paths))
     num_rows = None if record is None else _selected_rows(record) + sum(one.num_rows for one in added)
     num_shards = None if record is None else record.num_shards + sum(one.num_shards for one in added)
     workers = _workers(paths, num_shards, done)
@@ -221,6 +222,17 @@ def _rows_journalled(paths: RunPaths, record: RunRecord) -> int:
         if not paths.shard(int(path.stem.removeprefix("part-"))).exists():
             num_rows += min(num_bytes // row_bytes, record.resolved.shard_rows)
     return num_rows
+
+
+def _generations(paths: RunPaths) -> Iterator[Generation]:
+    """What was added to the run, as its records say; whether it fits the files is for `known_input`, which loads more."""
+    number = 2
+    while isinstance(raw := read_json(paths.generation(number)), dict):
+        try:
+            yield Generation.model_validate(raw.get("generation"))
+        except ValidationError:
+            return
+        number += 1
 
 
 def _selected_rows(record: RunRecord) -> int:
