@@ -225,7 +225,7 @@ def _rows_journalled(paths: RunPaths, record: RunRecord) -> int:
 
 
 def _generations(paths: RunPaths) -> Iterator[Generation]:
-    """What was added to the run, as its records say; whether it fits the files is for `known_input`, which loads more."""
+    """What was added to the run, as its records say; whether it fits the files only `known_input` looks at."""
     number = 2
     while isinstance(raw := read_json(paths.generation(number)), dict):
         try:

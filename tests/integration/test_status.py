@@ -19,7 +19,8 @@ def test_a_run_that_goes_on_that_died_and_that_is_done(standard: Workshop) -> No
     """Running with its process, then not running, then finished; by the job and by the output, and in JSON."""
     running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 1.0})
     running.wait_until(lambda: len(standard.shards()) >= 2)
-    status = standard.run("status", standard.standard_job, hook=None, extra={"GUARD_FORBIDS": "torch polars pyarrow numpy"})
+    nothing_heavy = {"GUARD_FORBIDS": "torch polars pyarrow numpy"}
+    status = standard.run("status", standard.standard_job, hook=None, extra=nothing_heavy)
     assert status.code == 0, status.stderr
     assert "state       running" in status.stdout
     assert " of 150 (" in status.stdout
