@@ -136,7 +136,7 @@ def test_messages_as_json(standard: Workshop, finished: Finished) -> None:
 
 
 def test_a_bar_on_a_terminal(standard: Workshop) -> None:
-    """On a terminal a bar shows rows, tokens a second and the time to go; messages stand on lines of their own."""
+    """On a terminal a bar shows rows, tokens a second, the batch budget and the time to go; messages stand on lines of their own."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
     process = subprocess.Popen(
@@ -158,7 +158,7 @@ def test_a_bar_on_a_terminal(standard: Workshop) -> None:
     text = shown.decode()
     bars = [part for part in text.split("\r") if "/150 rows [" in part]
     assert len(bars) > 3
-    assert "tokens/s, 2 quarantined]" in bars[-1]
+    assert "tokens/s, 600 a batch, 2 quarantined]" in bars[-1]
     assert "100%" in bars[-1]
     assert any("part-00003.parquet: 20 rows published" in part for part in text.replace("\n", "\r").split("\r"))
 
