@@ -136,7 +136,7 @@ def test_messages_as_json(standard: Workshop, finished: Finished) -> None:
 
 
 def test_a_bar_on_a_terminal(standard: Workshop) -> None:
-    """On a terminal a bar shows rows, tokens a second, the batch budget and the time to go; messages stand on lines of their own."""
+    """A bar shows rows, tokens a second, the batch budget and the time to go; messages stand on lines of their own."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
     process = subprocess.Popen(
