@@ -120,16 +120,10 @@ def _held_against_truth(result: Decided, precision: float | None) -> tuple[Truth
     """Hold the labels of all rows whose truth is known against it."""
     import polars as pl
 
-    from batchzs.truth.metrics import hold_against_truth, threshold_for
+    from batchzs.truth.metrics import hold_rows
 
-    rows = pl.concat(result.against_truth)
-    scores = rows["score"].to_numpy()
-    report = hold_against_truth(rows["truth"], rows["given"], scores, rows["best"])
-    report = replace(report, num_unknown=result.num_unknown)
-    if precision is None:
-        return report, None
-    is_right = (rows["best"] == rows["truth"]).fill_null(value=False).to_numpy()
-    return report, threshold_for(precision, is_right, scores, report.num_rows)
+    report, found = hold_rows(pl.concat(result.against_truth), precision)
+    return replace(report, num_unknown=result.num_unknown), found
 
 
 @click.command(

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from batchzs.report.truth_section import CalibrationBin, LabelTruth, TruthSection, WantedPrecision
-from batchzs.truth.metrics import TruthReport, hold_against_truth, threshold_for
+from batchzs.truth.metrics import TruthReport, hold_rows
 
 if TYPE_CHECKING:
     from batchzs.finished import FinishedRun
@@ -32,12 +32,9 @@ def hold_run_against_truth(run: FinishedRun, column: TruthColumn, wanted: float 
     """
     rows = pl.concat([_known_rows(run, column, index) for index in range(len(run.shards)) if _is_there(run, index)])
     known = rows.filter(pl.col("truth").is_not_null())
-    scores = known["score"].to_numpy()
-    report = hold_against_truth(known["truth"], known["given"], scores, known["best"])
+    report, threshold = hold_rows(known, wanted)
     found = None
     if wanted is not None:
-        is_right = (known["best"] == known["truth"]).fill_null(value=False).to_numpy()
-        threshold = threshold_for(wanted, is_right, scores, report.num_rows)
         found = WantedPrecision(
             wanted,
             threshold=None if threshold is None else threshold.threshold,

@@ -141,6 +141,21 @@ def hold_against_truth(
     )
 
 
+def hold_rows(rows: pl.DataFrame, wanted: float | None) -> tuple[TruthReport, PrecisionThreshold | None]:
+    """Hold rows whose truth is known against it, and find the threshold for a precision where one is wanted.
+
+    Args:
+        rows: the columns truth, given, best (strings) and score (NaN where not scored).
+        wanted: the precision, in 0..1; None: no threshold is looked for.
+    """
+    scores = rows["score"].to_numpy()
+    report = hold_against_truth(rows["truth"], rows["given"], scores, rows["best"])
+    if wanted is None:
+        return report, None
+    is_right = (rows["best"] == rows["truth"]).fill_null(value=False).to_numpy()
+    return report, threshold_for(wanted, is_right, scores, report.num_rows)
+
+
 def threshold_for(wanted: float, is_right: np.ndarray, scores: np.ndarray, num_rows: int) -> PrecisionThreshold | None:
     """Find the lowest threshold at which the labels at or above it are right as often as wanted.
 
