@@ -215,6 +215,7 @@ def _begin(now: InputNow, opened: OpenedModel) -> PreparedRun:
         num_tasks=context.options.task.total if context.options.task else None,
         first_task_id=context.options.task.first_id if context.options.task else None,
         day=context.options.day.value.isoformat() if context.options.day else None,
+        text_rooms=opened.text_rooms(job),
         test_hook=hook.description,
     )
     if context.options.restart:  # as late as this: a job that cannot run costs nobody the results that are there

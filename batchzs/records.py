@@ -132,6 +132,8 @@ class RunRecord(_Record):
     first_task_id: int | None = None
     #: The day in the job's paths.
     day: str | None = None
+    #: For each label, how many tokens of a text fit beside its hypothesis; empty in records that came before it.
+    text_rooms: tuple[int, ...] = ()
     test_hook: dict[str, JsonValue]
     #: Where labels were decided again from another output's logits.
     decided: DecidedRecord | None = None

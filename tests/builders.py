@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -223,6 +224,30 @@ def reference_network(config: Mapping[str, Any], num_classes: int = 3, seed: int
             for name, parameter in network.named_parameters():
                 parameter.normal_(mean=1.0 if name.endswith("LayerNorm.weight") else 0.0, std=0.2)
     return network
+
+
+@cache
+def products_keep_rows() -> bool:
+    """Whether this machine's matrix products give a row the same bits whatever rows, 8 and more, are beside it.
+
+    On one thread MKL does on processors with AVX2; what it does on others is not known here.
+    """
+    import torch
+    import torch.nn.functional as F  # noqa: N812 - its customary name
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        draw = torch.Generator().manual_seed(0)
+        for width, out in ((32, 32), (32, 96), (64, 32), (128, 512), (512, 128), (32, 3)):
+            weight, bias, rows = (torch.randn(shape, generator=draw) for shape in ((out, width), (out,), (600, width)))
+            whole = F.linear(rows, weight, bias)
+            for size in (*range(8, 70), 127, 255, 400):
+                if not torch.equal(F.linear(rows[:size], weight, bias), whole[:size]):
+                    return False
+        return True
+    finally:
+        torch.set_num_threads(before)
 
 
 def write_checkpoint(folder: Path, *, layout: str = "bin", num_classes: int = 3, **changes: Any) -> Path:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batchzs.models import linear
 from batchzs.models.linear import FusedLinear, PlainLinear, fusing_works, make_linear
-from tests.builders import PATIENT_AND_BRIEF
+from tests.builders import PATIENT_AND_BRIEF, products_keep_rows
 
 if TYPE_CHECKING:
     from batchzs.models.checkpoint import Activation
@@ -27,6 +27,22 @@ def test_plain_layers_worked_by_hand() -> None:
     assert layer(hidden).tolist() == [[11.5, -13.0]]
     assert layer.activated(hidden, "relu").tolist() == [[11.5, 0.0]]
     assert layer.added_to(torch.tensor([[1.0, 1.0]]), hidden).tolist() == [[12.5, -12.0]]
+
+
+@pytest.mark.skipif(not products_keep_rows(), reason="this machine's products have other last bits in every batch")
+def test_a_row_has_the_same_bits_in_any_batch() -> None:
+    """Down to a single row, which torch alone multiplies in another order."""
+    draw = torch.Generator().manual_seed(0)
+    layer = PlainLinear(torch.randn(96, 32, generator=draw), torch.randn(96, generator=draw))
+    rows = torch.randn(200, 32, generator=draw)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        whole = layer(rows)
+        for size in (*range(1, 20), 33, 100, 199):
+            assert torch.equal(layer(rows[:size]), whole[:size]), size
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.skipif(not fusing_works(torch.float32), reason="this torch has no fused layers")

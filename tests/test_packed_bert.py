@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from batchzs.models.attention import Sequences, VarlenAttention
 from batchzs.models.checkpoint import EncoderConfig
 from batchzs.models.packed_bert import DeviceBatch, PackedBert
-from tests.builders import PATIENT_AND_BRIEF, network_config, packed, reference_network
+from tests.builders import PATIENT_AND_BRIEF, network_config, packed, products_keep_rows, reference_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,13 +144,13 @@ def test_three_heads_and_another_epsilon(eps: float) -> None:
 def test_a_pairs_logits_do_not_depend_on_its_batch(
     networks: Networks, pairs: list[tuple[list[int], list[int]]], data: st.DataObject
 ) -> None:
-    """Case Z10: alone, in another order, cut into two batches: the same within 1e-5."""
+    """Case Z10: alone, in another order, cut into two batches: the same bits where torch's products allow it."""
     order = data.draw(st.permutations(range(len(pairs))))
     cut = data.draw(st.integers(1, len(pairs)))
     whole = networks.packed(pack(pairs))
     parts = [part for part in (order[:cut], order[cut:]) if part]
     logits = np.concatenate([networks.packed(pack([pairs[index] for index in part])) for part in parts])
-    np.testing.assert_allclose(logits, whole[order], atol=1e-5)
+    np.testing.assert_allclose(logits, whole[order], atol=0 if products_keep_rows() else 1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

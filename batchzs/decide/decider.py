@@ -2,9 +2,9 @@
 
 Goes through the shards of a finished output one after the other and writes each again, with the new columns in place
 of the old ones, into a folder of the same shape. What a run decides is decided by the run's own code, so for another
-threshold and multi-label the columns are those of an fp32 run with those settings, bit for bit, and for a subset of
-labels those of a run with the same logits (other batches may move their last bits).
-Carried columns, statuses and what was counted of the texts stay as they are.
+threshold, multi-label and a subset of labels the columns are those of an fp32 run with those settings, bit for bit
+(docs/decide.md says where that run's logits may have other last bits). Carried columns and statuses stay as they are,
+and of what was counted of the texts all but `truncated`, which is said of the longest hypothesis that is left.
 
 A shard is absent or complete here too: whoever is interrupted runs the same command again.
 """
@@ -129,6 +129,8 @@ class Decider:
         if self.run.job.resolved_logits:
             arrays["logits"] = self._logits(table, logits, ok)
         arrays |= {name: table.column(self.source.column(name)) for name in _KEPT_BEHIND}
+        if self.run.record.text_rooms != self.source.record.text_rooms:
+            arrays["truncated"] = pc.greater(arrays["num_tokens"], min(self.run.record.text_rooms))
         if self.close is not None and self.decided.close_column is not None:
             close = self._close(self.close, table, logits, ok)
             arrays[self.decided.close_column] = pa.array(close)
@@ -271,7 +273,8 @@ def _write(decider: Decider, shard: Shard, table: pa.Table, labels: Counter[str 
         provenance = shard_provenance(run, shard)
         size_bytes, sha256 = write_shard(file, table, provenance, run.job.output.compression)
         counts = {name: count for name, count in labels.items() if name is not None}
-        changes = {"labels": counts, "size_bytes": size_bytes, "sha256": sha256}
+        num_truncated = int(pc.sum(table.column(run.column("truncated"))).as_py())
+        changes = {"labels": counts, "num_truncated": num_truncated, "size_bytes": size_bytes, "sha256": sha256}
         record = source_record(decider.source, shard).model_copy(update=changes)
         # The record first, as a run does: no shard is ever without it.
         write_record(paths.shard_record(shard.index), record, paths.temporary)
@@ -295,6 +298,9 @@ def _new_run(source: FinishedRun, settings: Settings, decided: DecidedRecord, ou
         input_digest=record.input_digest,
         num_rows=record.num_rows,
         num_shards=record.num_shards,
+        text_rooms=tuple(min(record.text_rooms[index] for index in group) for group in settings.labels.members)
+        if record.text_rooms
+        else (),
         test_hook=record.test_hook,
         decided=decided,
     )

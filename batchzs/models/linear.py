@@ -28,6 +28,9 @@ _FUSED_NAMES: dict[Activation, tuple[str, str]] = {
 }
 #: How far the fused layer may lie from the plain one in the trial: a bf16 rounding of numbers below 4.
 _TRIAL_TOLERANCE = 0.05
+#: Fewer rows than these MKL multiplies in another order, with other last bits. Rows of zeros make them up, so that in
+#: fp32 on one thread, which is all that a worker has, a pair's logits are the same bits in any batch.
+_MIN_ROWS = 4
 
 
 class Linear(Protocol):
@@ -52,11 +55,14 @@ class PlainLinear:
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         """The product and the bias."""
+        num_missing = _MIN_ROWS - len(hidden)
+        if num_missing > 0 and hidden.device.type == "cpu":
+            return F.linear(F.pad(hidden, (0, 0, 0, num_missing)), self.weight, self.bias)[: len(hidden)]
         return F.linear(hidden, self.weight, self.bias)
 
     def activated(self, hidden: torch.Tensor, activation: Activation) -> torch.Tensor:
         """The same with an activation applied."""
-        inner = F.linear(hidden, self.weight, self.bias)
+        inner = self(hidden)
         match activation:
             case "gelu":
                 return F.gelu(inner)
@@ -67,7 +73,7 @@ class PlainLinear:
 
     def added_to(self, residual: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """The same added to a residual, (tokens, out)."""
-        return F.linear(hidden, self.weight, self.bias) + residual
+        return self(hidden) + residual
 
 
 class FusedLinear:

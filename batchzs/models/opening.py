@@ -47,6 +47,12 @@ class OpenedModel:
             stated=self.stated,
         )
 
+    def text_rooms(self, job: JobConfig) -> tuple[int, ...]:
+        """For each label, how many tokens of a text fit beside its hypothesis."""
+        hypotheses = self.tokenizer.encode([label.hypothesis for label in job.labels])
+        rooms = job.engine.max_length - self.tokenizer.layout.num_special_tokens - hypotheses.lengths
+        return tuple(rooms.tolist())
+
     def record(self, num_classes: int) -> ModelRecord:
         """What the run's record keeps of the model."""
         classes = self.classes(num_classes)

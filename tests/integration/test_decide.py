@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from tests.builders import products_keep_rows
 from tests.integration.conftest import INPUT, LABELS, OUTPUT, STAND_IN
 
 if TYPE_CHECKING:
@@ -74,16 +75,34 @@ def test_with_a_checkpoints_logits(finished_by_model: Finished, standard: Worksh
 
 
 @pytest.mark.slow
-def test_a_subset_of_a_checkpoints_logits(finished_by_model: Finished, standard: Workshop) -> None:
-    """A run with fewer labels has other batches, and with them other last bits of its logits in fp32, but no more."""
+@pytest.mark.parametrize("labels", ["娱乐,文化", "娱乐"])
+def test_a_subset_of_a_checkpoints_logits(finished_by_model: Finished, standard: Workshop, labels: str) -> None:
+    """A run with fewer labels has other batches, and in fp32 the same bits wherever products keep to a row's."""
     source, target = finished_by_model.folder / OUTPUT, standard.folder / NEW
-    assert standard.run("decide", source, "--to", target, "--labels", "娱乐,文化", hook=None).code == 0
-    job = standard.job(labels=["娱乐", "文化"])
+    assert standard.run("decide", source, "--to", target, "--labels", labels, hook=None).code == 0
+    job = standard.job(labels=labels.split(","))
     assert standard.run("run", job, "--limit", "80", hook=None, extra={"SLURM_CPUS_PER_TASK": "1"}).code == 0
     new, fresh = standard.table(target), standard.table()
+    if products_keep_rows():
+        assert new.write_ipc(None).getvalue() == fresh.write_ipc(None).getvalue()
     assert new["label"].equals(fresh["label"], null_equal=True)
     for found, expected in zip(new["scores"].to_list(), fresh["scores"].to_list(), strict=True):
         assert found == (None if expected is None else pytest.approx(expected, abs=1e-5))
+
+
+def test_truncated_is_said_of_the_hypotheses_that_are_left(standard: Workshop) -> None:
+    """A text that only the longest hypothesis cut is whole without it, in the column and in the counts."""
+    engine = {"max_length": 60}
+    assert standard.run("run", standard.job(engine=engine)).code == 0
+    new = decided(standard, "--labels", "娱乐,文化")
+    job = standard.job("新.yaml", engine=engine, labels=["娱乐", "文化"], output={"path": "新跑的"})
+    assert standard.run("run", job).code == 0
+    fresh = standard.table(standard.folder / "新跑的")
+    assert new.write_ipc(None).getvalue() == fresh.write_ipc(None).getvalue()
+    num_truncated = [
+        standard.record("summary.json", standard.folder / name)["num_truncated"] for name in (OUTPUT, NEW, "新跑的")
+    ]
+    assert num_truncated[0] > num_truncated[1] == num_truncated[2] > 0
 
 
 def test_from_multi_label_to_single_and_no_threshold(standard: Workshop) -> None:
