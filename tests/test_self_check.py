@@ -55,7 +55,7 @@ def test_probes_are_pairs_that_fit() -> None:
         assert max(ids) < 60
     assert np.array_equal(pairs.input_ids, probe_pairs(LAYOUT, 60, 20).input_ids)
     assert pairs.token_type_ids.sum() == sum((length - 3) // 3 + 1 for length in pairs.lengths)
-    assert probe_pairs(LAYOUT, 60, None).lengths.max() == 96
+    assert probe_pairs(LAYOUT, 60, None).lengths.max() == 48
 
 
 def test_a_difference_worked_by_hand() -> None:

@@ -73,7 +73,7 @@ class PlainLinear:
 
     def added_to(self, residual: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """The same added to a residual, (tokens, out)."""
-        return self(hidden) + residual
+        return self(hidden).add_(residual)
 
 
 class FusedLinear:
