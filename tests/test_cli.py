@@ -20,6 +20,19 @@ def test_every_command_has_an_example_and_says_what_its_options_do(name: str) ->
     assert all(option.help for option in command.params if isinstance(option, click.Option))
 
 
+#: Commands without `--json`, and why.
+WITHOUT_JSON = {"schema": "what it prints is JSON as it is"}
+
+
+@pytest.mark.parametrize("name", sorted(batchzs.commands))
+def test_every_command_speaks_to_programs(name: str) -> None:
+    """`--json` everywhere, under one name, but where there is a reason; a new command gets it from the start."""
+    flags = [option for option in batchzs.commands[name].params if "--json" in option.opts]
+    assert len(flags) == (0 if name in WITHOUT_JSON else 1)
+    assert all(isinstance(option, click.Option) and option.is_flag and option.name == "as_json" for option in flags)
+    assert set(WITHOUT_JSON) <= set(batchzs.commands)
+
+
 def test_the_help_lists_every_exit_code() -> None:
     """Each error's code is in the list that `batchzs --help` ends with."""
     listed = {line.split()[0] for line in EXIT_CODES.splitlines()[2:]}

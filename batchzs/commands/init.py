@@ -48,6 +48,7 @@ Example:
 @click.option("--output", type=click.Path(path_type=Path), help="Where results go; out/NAME if absent.")
 @click.option("--to", type=click.Path(path_type=Path), help="The job file to write; NAME.yaml if absent.")
 @click.option("--force", is_flag=True, help="Overwrite a job file that is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: the file, and what stands in it and why.")
 def init(  # noqa: PLR0913 - one parameter an option
     *,
     source: Path,
@@ -59,6 +60,7 @@ def init(  # noqa: PLR0913 - one parameter an option
     output: Path | None,
     to: Path | None,
     force: bool,
+    as_json: bool,
 ) -> None:
     """Look at INPUT, a file or a directory, and write a job file for it, with the reason for each choice.
 
@@ -72,8 +74,9 @@ def init(  # noqa: PLR0913 - one parameter an option
     target = to if to is not None else Path(f"{source.absolute().stem}.yaml")
     if target.exists() and not force:
         raise UsageError(f"{target}: is there already: choose another name with --to, or overwrite it with --force")
+    from batchzs.escape import json_line
     from batchzs.first_job.input_look import look_at
-    from batchzs.first_job.job_template import JobDraft, job_text, write_job
+    from batchzs.first_job.job_template import JobDraft, draft_to_json, job_text, write_job
 
     looked = look_at(source)
     texts, reason = _text_columns(looked, text, asks=asks)
@@ -92,7 +95,7 @@ def init(  # noqa: PLR0913 - one parameter an option
         output=output if output is not None else Path("out", target.stem),
     )
     write_job(job_text(draft, target.absolute().parent), target, force=force)
-    show_lines(_next_steps(target, draft))
+    show_lines([json_line(draft_to_json(draft, target))] if as_json else _next_steps(target, draft))
 
 
 def _text_columns(looked: LookedAt, stated: Sequence[str], *, asks: bool) -> tuple[tuple[str, ...], str]:

@@ -15,7 +15,7 @@ import click
 from batchzs.commands.hooks import RunReport, hook_options
 from batchzs.commands.options import begin, begin_dated, job_options, new_files_option, selection_of, selection_options
 from batchzs.errors import InterruptedRunError, TimeLimitError, UsageError
-from batchzs.printing import show
+from batchzs.printing import show, show_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +40,7 @@ Example:
 )
 @new_files_option
 @click.option("--restart", is_flag=True, help="Begin anew: remove what batchzs wrote into the output before.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 @hook_options
 def run(  # noqa: PLR0913 - one parameter an option
     *,
@@ -56,6 +57,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     deadline: str | None,
     new_files: bool,
     restart: bool,
+    as_json: bool,
 ) -> None:
     """Score a job's texts, or what is missing of them.
 
@@ -66,12 +68,13 @@ def run(  # noqa: PLR0913 - one parameter an option
         raise UsageError("--restart begins the whole run anew and --task does a part of one: restart without --task")
     config, day = begin_dated(job, overrides, log_format, date)
     from batchzs.deadline import find_deadline
+    from batchzs.ending import ending_to_json, format_ending
+    from batchzs.escape import json_line
     from batchzs.paths import RunPaths
     from batchzs.prepare import RunContext, RunOptions, recorded_tasks
     from batchzs.run import refuse_too_many_bad_rows, run_job
     from batchzs.slurm.requeue import durable_progress, obstacle_of
     from batchzs.stopping import StopFlag
-    from batchzs.summary import format_summary
     from batchzs.tasks import parse_task, slurm_task
     from batchzs.test_hook import TestHook
 
@@ -98,11 +101,9 @@ def run(  # noqa: PLR0913 - one parameter an option
                 obstacle = obstacle_of(before, durable_progress(paths, part), restart=restart)
                 raise TimeLimitError(message, obstacle) from error
             raise InterruptedRunError(message) from error
-    show(format_summary(outcome.summary, outcome.wall_s))
-    if outcome.num_elsewhere:
-        show(f"{'part':<12}{part} is complete; shards of other parts not there yet: {outcome.num_elsewhere:,}")
-        return  # what share is quarantined is judged over everything
-    refuse_too_many_bad_rows(outcome.summary)
+    show_lines([json_line(ending_to_json(outcome, part))] if as_json else format_ending(outcome, part))
+    if not outcome.num_elsewhere:  # what share is quarantined is judged over everything
+        refuse_too_many_bad_rows(outcome.summary)
 
 
 @click.command(
@@ -112,15 +113,23 @@ Example:
 """
 )
 @job_options
-def fetch(
-    *, job: Path, overrides: tuple[str, ...], date: str | None, offline: bool, log_format: Literal["plain", "json"]
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the files and their digests.")
+def fetch(  # noqa: PLR0913 - one parameter an option
+    *,
+    job: Path,
+    overrides: tuple[str, ...],
+    date: str | None,
+    offline: bool,
+    log_format: Literal["plain", "json"],
+    as_json: bool,
 ) -> None:
     """Fetch a job's model, for machines without a network, and print where it lies."""
     config = begin(job, overrides, log_format, date)
-    from batchzs.models.opening import open_model
+    from batchzs.escape import json_line
+    from batchzs.models.opening import open_model, opened_to_json
 
     opened = open_model(config, known=None, offline=offline)
-    show(str(opened.checkpoint.directory))
+    show(json_line(opened_to_json(opened)) if as_json else str(opened.checkpoint.directory))
 
 
 def _progress(log_format: Literal["plain", "json"]) -> Progress:

@@ -61,6 +61,7 @@ Example:
 @click.option(
     "--program", metavar="WORDS", help="How batchzs is called; this very program, or `batchzs` in a launcher."
 )
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: parts, scripts, files, Slurm's job ids.")
 def slurm(  # noqa: PLR0913 - one parameter an option
     *,
     job: Path,
@@ -82,6 +83,7 @@ def slurm(  # noqa: PLR0913 - one parameter an option
     prolog: tuple[str, ...],
     launcher: str | None,
     program: str | None,
+    as_json: bool,
 ) -> None:
     """Write a job's Slurm script, or submit it: an array of N tasks, and a closing step when all have ended.
 
@@ -92,8 +94,10 @@ def slurm(  # noqa: PLR0913 - one parameter an option
     if submit and to is not None:
         raise UsageError("--submit and --to exclude each other: submit the scripts, or write them")
     config, day = begin_dated(job, overrides, log_format, date)
+    from batchzs.escape import json_line
     from batchzs.paths import RunPaths
-    from batchzs.slurm.array import describe_submission, plan_array, submit_array, write_scripts
+    from batchzs.slurm.array import plan_array, submit_array, write_scripts
+    from batchzs.slurm.array_text import array_to_json, format_scripts, format_submission
     from batchzs.slurm.run_arguments import RunArguments
     from batchzs.slurm.script import (
         Program,
@@ -126,14 +130,18 @@ def slurm(  # noqa: PLR0913 - one parameter an option
         log_format=log_format,
     )
     plan = plan_array(RunPaths(config.output.path), config, arguments, options, starts_with)
-    if plan.is_finished and submit:
+    submission = submit_array(plan) if submit and not plan.is_finished else None
+    written = write_scripts(plan, to) if to is not None and not plan.is_finished else None
+    if as_json:
+        show(json_line(array_to_json(plan, submission or written)))
+    elif plan.is_finished and submit:
         show("nothing to submit: the job is finished")
     elif plan.is_finished:
         logger.info("nothing to write: the job is finished")  # standard output is for a script alone
-    elif submit:
-        show_lines(describe_submission(plan, submit_array(plan)))
-    elif to is not None:
-        show_lines(write_scripts(plan, to))
+    elif submission is not None:
+        show_lines(format_submission(plan, submission))
+    elif written is not None:
+        show_lines(format_scripts(plan, written))
     else:
         show((plan.array_script or plan.finish_script).removesuffix("\n"))
 
@@ -150,13 +158,15 @@ Example:
 @date_option
 @click.option("--tasks", "num_tasks", type=click.IntRange(1, 1_000_000), metavar="N", help="How many parts there are.")
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain", help="As in `batchzs run`.")
-def finish(
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object, as `batchzs run` does.")
+def finish(  # noqa: PLR0913 - one parameter an option
     *,
     job_or_output: Path,
     overrides: tuple[str, ...],
     date: str | None,
     num_tasks: int | None,
     log_format: Literal["plain", "json"],
+    as_json: bool,
 ) -> None:
     """See whether every part of a job is done: write the end where it is, name what is missing where it is not.
 
@@ -177,15 +187,17 @@ def finish(
     else:
         config = begin(job_or_output, overrides, log_format, date)
         paths = RunPaths(config.output.path)
+    from batchzs.ending import ending_to_json, format_ending
+    from batchzs.escape import json_line
     from batchzs.finish import finish_run
-    from batchzs.run import refuse_too_many_bad_rows
+    from batchzs.run import Outcome, refuse_too_many_bad_rows
     from batchzs.stopping import StopFlag
-    from batchzs.summary import format_summary
 
     stop = StopFlag()
     with stop.listening():
         summary = finish_run(paths, config, num_tasks, stop.check)
-    show(format_summary(summary, None))
+    outcome = Outcome(summary, wall_s=None)
+    show_lines([json_line(ending_to_json(outcome, None))] if as_json else format_ending(outcome, None))
     refuse_too_many_bad_rows(summary)
 
 

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchzs.display_width import display_width
 from batchzs.errors import MachineError, UsageError
@@ -102,6 +102,49 @@ def job_text(draft: JobDraft, folder: Path) -> str:
         lines.append(_line(f"id: {yaml_text(draft.model)}", "of ModelScope's hub; batchzs fetch gets it"))
     lines += ["output:", _line(f"path: {_path(draft.output, folder)}", "a directory; scores/ in it has the results")]
     return "\n".join(lines) + "\n"
+
+
+def draft_to_json(draft: JobDraft, path: Path) -> dict[str, Any]:
+    """What a new job file says, and what that goes by, as values for JSON.
+
+    Args:
+        draft: what it says.
+        path: where the file lies.
+    """
+    looked = draft.input
+    is_delimited = looked.format in ("csv", "tsv")
+    return {
+        "job": str(path.absolute()),
+        "input": {
+            "path": str(looked.path.absolute()),
+            "num_rows_looked_at": looked.num_rows,
+            "format": looked.format,
+            "format_by": "content" if looked.names_format else "name",
+            "encoding": looked.encoding,
+            "delimiter": looked.delimiter if is_delimited else None,
+            "has_header": looked.header if is_delimited else None,
+            "has_quotes": looked.quoted if is_delimited else None,
+            "columns": [
+                {
+                    "name": column.name,
+                    "is_text": column.is_text,
+                    "mean_characters": round(column.mean_characters, 1),
+                    "distinct_share": round(column.distinct_share, 4),
+                }
+                for column in looked.columns
+            ],
+        },
+        "text": list(draft.text),
+        "text_reason": draft.text_reason,
+        "keep": list(draft.keep),
+        "labels": None if isinstance(draft.labels, Path) else list(draft.labels),
+        "labels_path": str(draft.labels.absolute()) if isinstance(draft.labels, Path) else None,
+        "kind": draft.kind,
+        "template": TEMPLATES[draft.kind],
+        "model_path": str(draft.model.absolute()) if isinstance(draft.model, Path) else None,
+        "model_id": draft.model if isinstance(draft.model, str) else None,
+        "output": str(draft.output.absolute()),
+    }
 
 
 def write_job(text: str, path: Path, *, force: bool) -> None:

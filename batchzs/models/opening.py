@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchzs.errors import ModelError, UsageError
 from batchzs.models.checkpoint import Checkpoint, file_digest, read_checkpoint
@@ -101,6 +101,19 @@ def open_undigested(job: JobConfig) -> OpenedModel:
     """
     checkpoint, tokenizer = read_fitting(job, locate_model(job.model, offline=True))
     return OpenedModel(job.model, checkpoint, tokenizer, files=())
+
+
+def opened_to_json(opened: OpenedModel) -> dict[str, Any]:
+    """Where a model lies, where it is from and what it consists of, as values for JSON."""
+    config = opened.config
+    return {
+        "directory": str(opened.checkpoint.directory.absolute()),
+        "source": "hub" if config.path is None else "path",
+        "hub_id": config.id,
+        "revision": config.revision,
+        "size_bytes": sum(file.size_bytes for file in opened.files),
+        "files": [{"name": file.name, "size_bytes": file.size_bytes, "sha256": file.sha256} for file in opened.files],
+    }
 
 
 def read_fitting(job: JobConfig, directory: Path) -> tuple[Checkpoint, CheckpointTokenizer]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -46,7 +45,7 @@ class ArrayPlan:
     """What is to be submitted of a run."""
 
     paths: RunPaths
-    num_tasks: int
+    options: SlurmOptions
     parts: tuple[int, ...]  # the unfinished ones, from 1
     array_script: str | None  # None: every shard is there
     finish_script: str
@@ -55,6 +54,14 @@ class ArrayPlan:
     def is_finished(self) -> bool:
         """Whether there is nothing left to do, not even the end."""
         return self.array_script is None and self.paths.success.exists() and self.paths.summary.exists()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenScripts:
+    """The files that scripts were written to."""
+
+    array: Path | None  # None: every shard is there
+    finish: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,7 @@ def plan_array(
     finish_words = [*arguments.job_words(), "--tasks", str(options.num_tasks)]
     plan = ArrayPlan(
         paths=paths,
-        num_tasks=options.num_tasks,
+        options=options,
         parts=parts,
         array_script=array_script(options, paths, program, arguments.run_words(), parts) if parts else None,
         finish_script=finish_script(options, paths, program, finish_words),
@@ -98,15 +105,12 @@ def plan_array(
     return plan
 
 
-def write_scripts(plan: ArrayPlan, path: Path) -> list[str]:
+def write_scripts(plan: ArrayPlan, path: Path) -> WrittenScripts:
     """Write the array's script, and the closing step's beside it.
 
     Args:
         plan: what is to be submitted.
         path: the array's script; the other one has the same name with -finish.
-
-    Returns:
-        Lines for people: what was written, and how it is submitted.
 
     Raises:
         MachineError: a file cannot be written.
@@ -118,14 +122,7 @@ def write_scripts(plan: ArrayPlan, path: Path) -> list[str]:
         finish_path.write_text(plan.finish_script, encoding="utf-8")
     except OSError as exc:
         raise MachineError(f"{exc.filename}: cannot be written: {exc.strerror}") from exc
-    if plan.array_script is None:
-        return [f"{'closing':<12}{finish_path}: every shard is there, and the end is not written"]
-    first, second = shlex.quote(str(path)), shlex.quote(str(finish_path))
-    return [
-        f"{'array':<12}{path}: {_described(plan)}",
-        f"{'closing':<12}{finish_path}",
-        f"{'submit':<12}id=$(sbatch --parsable {first}) && sbatch --dependency=afterany:${{id%;*}} {second}",
-    ]
+    return WrittenScripts(path if plan.array_script is not None else None, finish_path)
 
 
 def submit_array(plan: ArrayPlan) -> Submission:
@@ -140,7 +137,7 @@ def submit_array(plan: ArrayPlan) -> Submission:
     if plan.array_script is not None:
         array_id = _submit(paths, paths.slurm_array_script, plan.array_script)
         dependency = [f"--dependency=afterany:{array_id}"]
-        _log(f"submitted array {array_id}: {_described(plan)}", array=array_id, parts=len(plan.parts))
+        _log(f"submitted array {array_id}: {describe_parts(plan)}", array=array_id, parts=len(plan.parts))
     try:
         finish_id = _submit(paths, paths.slurm_finish_script, plan.finish_script, *dependency)
     except MachineError as exc:
@@ -154,24 +151,12 @@ def submit_array(plan: ArrayPlan) -> Submission:
     return Submission(array_id, finish_id)
 
 
-def describe_submission(plan: ArrayPlan, submission: Submission) -> list[str]:
-    """Write for people what was submitted and how it is followed."""
-    if submission.array_id is None:
-        lines = [f"{'array':<12}none: every shard is there"]
-    else:
-        lines = [f"{'array':<12}{submission.array_id}: {_described(plan)}"]
-    return [
-        *lines,
-        f"{'closing':<12}{submission.finish_id}{', after it' if submission.array_id else ''}",
-        f"{'logs':<12}{plan.paths.slurm}",
-        f"{'watch':<12}batchzs status {shlex.quote(str(plan.paths.output))} --watch 60",
-    ]
-
-
-def _described(plan: ArrayPlan) -> str:
-    if len(plan.parts) == plan.num_tasks:
-        return f"all {plan.num_tasks} parts"
-    return f"{len(plan.parts)} of {plan.num_tasks} parts are unfinished: {describe_indices(plan.parts)}"
+def describe_parts(plan: ArrayPlan) -> str:
+    """Say in a few words which parts are to be submitted."""
+    num_tasks = plan.options.num_tasks
+    if len(plan.parts) == num_tasks:
+        return f"all {num_tasks} parts"
+    return f"{len(plan.parts)} of {num_tasks} parts are unfinished: {describe_indices(plan.parts)}"
 
 
 def _log(message: str, **values: object) -> None:

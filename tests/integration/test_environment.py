@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import struct
 import subprocess
@@ -19,10 +18,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from tests.integration.surroundings import HUB_ID, cache_model
+
 if TYPE_CHECKING:
     from tests.integration.conftest import Finished, Workshop
 
-HUB_ID = "damo/nlp_tiny.v1_zero-shot"
 HEAVY = "torch transformers modelscope polars pyarrow numpy tokenizers pydantic"
 
 
@@ -230,13 +230,6 @@ def test_a_run_begun_in_fp16_on_a_gpu(standard: Workshop, precision: str) -> Non
     assert "this run was begun in fp16 on a GPU, and this machine's device is " in line
     assert "go on where there is a GPU, or begin anew with --restart" in line
     assert standard.shards() == before
-
-
-def cache_model(workshop: Workshop) -> Path:
-    """Lay the checkpoint out as ModelScope's cache has a hub model; return the snapshot's directory."""
-    snapshot = workshop.folder / "缓存" / "models" / HUB_ID.replace("/", "--") / "snapshots" / "master"
-    shutil.copytree(workshop.model, snapshot)
-    return snapshot
 
 
 def test_a_hub_model_in_the_cache(standard: Workshop) -> None:

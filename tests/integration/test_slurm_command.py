@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.surroundings import SBATCH, write_sbatch
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.integration.conftest import Ended, Workshop
-
-#: Answers with a number, one more each time, and writes down what it was given.
-SBATCH = """#!/bin/sh
-echo "$@" >> "{folder}/asked"
-/usr/bin/wc -l < "{folder}/asked"
-"""
 
 
 @pytest.fixture
@@ -30,13 +26,6 @@ def slurm(standard: Workshop) -> Path:
     folder.mkdir()
     write_sbatch(folder, SBATCH.format(folder=folder))
     return folder
-
-
-def write_sbatch(folder: Path, text: str) -> None:
-    """Make a program."""
-    path = folder / "sbatch"
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o755)
 
 
 def submit(shop: Workshop, slurm: Path, *options: str | Path) -> Ended:
