@@ -16,7 +16,7 @@ import polars.selectors as cs
 from batchzs.errors import InputError
 from batchzs.inputs.dtypes import common_dtype, dtype_to_text, normalised
 from batchzs.inputs.pieces import Piece, ScannedFile, require_columns
-from batchzs.inputs.rowgroups import ARROW_BROKEN, has_huge_groups, stream_batches, stream_rows
+from batchzs.inputs.rowgroups import ARROW_BROKEN, find_stretches, stream_batches, stream_rows
 from batchzs.inputs.textlines import HashingReader
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from batchzs.inputs.rows import FoundFile, InputFile
     from batchzs.inputs.spec import ReadSpec
 
-#: Rows decoded at a time in the first pass, and the widest gap that single wanted rows are read together over.
+#: Rows handed out at a time.
 _BATCH_ROWS = 32_768
 _BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, *ARROW_BROKEN)
 
@@ -102,22 +102,26 @@ def scan_parquet_file(
 ) -> ScannedFile:
     """Read one file whole: digest all bytes, and decode the needed columns in bounded memory.
 
+    Row groups are decoded right after they were digested, while the system still has them at hand: from a disk or over
+    a network, a file larger than memory comes once.
+
     Raises:
         InputError: A page is damaged, a text is not UTF-8, or there are not as many rows as the footer says.
     """
-    with found.path.open("rb") as stream:
-        digest = HashingReader(stream, on_progress).finish(found)
     num_decoded = 0
-    try:
-        num_rows = int(_scan(found).select(pl.len()).collect().item())
-        for batch in _batches(spec, found, carried):
-            num_decoded += batch.height
-            if on_progress is not None:
-                on_progress(0)  # digested before; what it is called for here is to be called
-    except _BROKEN as exc:
-        raise InputError(
-            f"{found.path}: cannot be decoded after row {num_decoded}: a damaged page, or a text that is not UTF-8",
-        ) from exc
+    with found.path.open("rb") as stream:
+        reader = HashingReader(stream, on_progress)
+        try:
+            num_rows = int(_scan(found).select(pl.len()).collect().item())
+            for batch in _batches(spec, found, carried, reader):
+                num_decoded += batch.height
+                if on_progress is not None:
+                    on_progress(0)  # digested before; what it is called for here is to be called
+        except _BROKEN as exc:
+            raise InputError(
+                f"{found.path}: cannot be decoded after row {num_decoded}: a damaged page, or a text that is not UTF-8",
+            ) from exc
+        digest = reader.finish(found)
     if num_decoded != num_rows:
         raise InputError(f"{found.path}: the footer says {num_rows} rows, {num_decoded} were decoded")
     return ScannedFile(digest, num_rows, 0, (), (), tuple(schema))
@@ -127,13 +131,19 @@ def _batches(
     spec: ReadSpec,
     found: FoundFile,
     carried: Mapping[str, pl.DataType],
+    reader: HashingReader,
 ) -> Iterator[pl.DataFrame]:
     needed = {*spec.text, *carried}
-    if has_huge_groups(found.path, needed):
+    stretches = find_stretches(found.path, needed)
+    if any(stretch.is_huge for stretch in stretches):
         for frame in stream_batches(found.path, needed):
             yield _select(spec, frame.lazy(), carried).collect()
-    else:
-        yield from _select(spec, _scan(found), carried).collect_batches(
+        return
+    for stretch in stretches:
+        reader.advance(stretch.end_byte)
+        yield from _select(
+            spec, _scan(found).slice(stretch.start, stretch.stop - stretch.start), carried
+        ).collect_batches(
             chunk_size=_BATCH_ROWS,
             maintain_order=True,
             lazy=True,
@@ -147,7 +157,7 @@ def read_parquet_rows(
     rows: np.ndarray,
     carried: Mapping[str, pl.DataType],
 ) -> Iterator[Piece]:
-    """Read wanted rows of one file, window by window.
+    """Read wanted rows of one file, some row groups at a time.
 
     Args:
         spec: Which columns make the text.
@@ -156,33 +166,38 @@ def read_parquet_rows(
         carried: The columns to carry, with their types.
 
     Yields:
-        The wanted rows of each window that has any.
+        The wanted rows in order, some at a time.
 
     Raises:
         InputError: The file is not what it was.
     """
     needed = {*spec.text, *carried}
     try:
-        if has_huge_groups(file.found.path, needed):
+        stretches = find_stretches(file.found.path, needed)
+        if any(stretch.is_huge for stretch in stretches):
             chosen: Iterator[pl.DataFrame] = (
                 _select(spec, frame.lazy(), carried).collect() for frame in stream_rows(file.found.path, needed, rows)
             )
         else:
-            chosen = _windows(spec, file.found, rows, carried)
+            bounds = np.searchsorted(rows, [stretch.stop for stretch in stretches[:-1]])
+            chosen = _read_parts(spec, file.found, np.split(rows, bounds), carried)
+        own_names = [pl.col(_column(index)).alias(name) for index, name in enumerate(carried)]
         for frame in chosen:
-            own_names = (pl.col(_column(index)).alias(name) for index, name in enumerate(carried))
-            yield Piece(frame[_TEXT].to_list(), {}, frame.select(own_names))
+            for part in frame.iter_slices(_BATCH_ROWS):
+                yield Piece(part[_TEXT].to_list(), {}, part.select(own_names))
     except _BROKEN as exc:
         raise InputError(f"{file.found.path}: rows {rows[0]} to {rows[-1]} cannot be decoded any more") from exc
 
 
-def _windows(
+def _read_parts(
     spec: ReadSpec,
     found: FoundFile,
-    rows: np.ndarray,
+    parts: Sequence[np.ndarray],
     carried: Mapping[str, pl.DataType],
 ) -> Iterator[pl.DataFrame]:
-    for wanted in np.split(rows, np.flatnonzero(np.diff(rows // _BATCH_ROWS)) + 1):
+    for wanted in parts:
+        if not len(wanted):
+            continue
         start, stop = int(wanted[0]), int(wanted[-1]) + 1
         frame = _select(spec, _scan(found).slice(start, stop - start), carried).collect()
         if frame.height != stop - start:

@@ -1,4 +1,6 @@
-"""Parquet files with huge row groups, read batch by batch with pyarrow.
+"""Where a Parquet file's row groups lie, and files with huge ones, read batch by batch with pyarrow.
+
+Groups of an ordinary size are read some together, each once: a group that is cut between two reads is read twice.
 
 Polars holds a row group's columns whole, in both of its engines: one group of 300 MB made it take 660 MB. pyarrow
 decodes page by page and stays below 100 MB. It starts at the beginning of a row group each time, so that files with
@@ -7,6 +9,7 @@ groups of an ordinary size are left to Polars, which is better at finding rows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,26 +27,57 @@ MAX_GROUP_BYTES = 64 * 2**20
 #: What pyarrow raises on damaged files; the last one where a column's name in a footer is no text any more.
 ARROW_BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
 
+#: Decoded size of the needed columns from which on groups that are read together are enough.
+_STRETCH_BYTES = 8 * 2**20
 _BUFFER_BYTES = 2**20
 _BATCH_BYTES = 4 * 2**20
 _MAX_BATCH_ROWS = 16_384
 
 
-def has_huge_groups(path: Path, columns: Collection[str]) -> bool:
-    """Say whether any row group holds more than `MAX_GROUP_BYTES` of some top-level columns."""
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Neighbouring row groups, to be read together: rows `start` to `stop`."""
+
+    start: int
+    stop: int
+    end_byte: int  # all of their pages lie before it
+    largest_bytes: int  # decoded size of the needed columns of the largest group
+
+    @property
+    def is_huge(self) -> bool:
+        """Whether a group is too large to be decoded whole."""
+        return self.largest_bytes > MAX_GROUP_BYTES
+
+
+def find_stretches(path: Path, columns: Collection[str]) -> list[Stretch]:
+    """Find how a file's row groups are best read: small ones together, none of them cut.
+
+    Args:
+        path: The file.
+        columns: Top-level columns that are needed.
+
+    Returns:
+        All rows of the file, in order.
+    """
     metadata = pq.read_metadata(path)
+    stretches: list[Stretch] = []
+    start = stop = end_byte = num_bytes = largest = 0
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
-        chunks = (group.column(position) for position in range(group.num_columns))
-        num_bytes = sum(
+        chunks = [group.column(position) for position in range(group.num_columns)]
+        group_bytes = sum(
             chunk.total_uncompressed_size
             for chunk in chunks
             # A nested column's path goes on after a dot; a dot in a plain name only makes the sum too large.
             if chunk.path_in_schema in columns or chunk.path_in_schema.split(".")[0] in columns
         )
-        if num_bytes > MAX_GROUP_BYTES:
-            return True
-    return False
+        stop += group.num_rows
+        end_byte = max([end_byte, *(chunk.data_page_offset + chunk.total_compressed_size for chunk in chunks)])
+        num_bytes, largest = num_bytes + group_bytes, max(largest, group_bytes)
+        if num_bytes >= _STRETCH_BYTES or index == metadata.num_row_groups - 1:
+            stretches.append(Stretch(start, stop, end_byte, largest))
+            start, num_bytes, largest = stop, 0, 0
+    return stretches
 
 
 def stream_batches(path: Path, columns: Collection[str]) -> Iterator[pl.DataFrame]:

@@ -119,6 +119,11 @@ class HashingReader:
             self._on_progress(len(chunk))
         return chunk
 
+    def advance(self, end: int) -> None:
+        """Read on until `end` bytes of the file, or all, were read."""
+        while self.num_bytes < end and self.read(min(_CHUNK_BYTES, end - self.num_bytes)):
+            pass
+
     def finish(self, found: FoundFile) -> str:
         """Read what is left, and return the digest of the whole file.
 

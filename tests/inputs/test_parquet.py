@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
 from itertools import permutations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batchzs.errors import InputError
 from batchzs.inputs import rowgroups
 from batchzs.inputs.read import read_rows
+from batchzs.inputs.rowgroups import find_stretches
 from batchzs.inputs.rows import RowSpan
+from tests.builders import PATIENT_AND_BRIEF
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.inputs.conftest import Reading
 
 
@@ -284,6 +289,58 @@ def test_spans_over_row_groups(reading: Reading, folder: Path) -> None:
         assert rows.texts == [f"第{row}行" for row in wanted]
         assert rows.carried["id"].to_list() == wanted
         assert rows.source_rows.tolist() == wanted
+
+
+def test_row_groups_are_read_together_and_never_cut(folder: Path) -> None:
+    """Groups of 80, 80 and 40 kB or so: two fill 100 kB, the third is left over; a single one is huge above 60 kB."""
+    path = folder / "a.parquet"
+    columns = {"text": [f"{row:08d}" for row in range(25_000)], "other": range(25_000)}
+    pl.DataFrame(columns).write_parquet(path, row_group_size=10_000, compression="uncompressed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rowgroups, "_STRETCH_BYTES", 150_000)
+        patch.setattr(rowgroups, "MAX_GROUP_BYTES", 60_000)
+        two, rest = find_stretches(path, ["text"])
+    assert [(one.start, one.stop) for one in (two, rest)] == [(0, 20_000), (20_000, 25_000)]
+    assert 2 * 80_000 < two.end_byte < rest.end_byte < path.stat().st_size
+    metadata = pq.read_metadata(path)
+    assert two.largest_bytes == metadata.row_group(0).column(0).total_uncompressed_size
+    assert find_stretches(path, ["text", "other"])[0].largest_bytes > two.largest_bytes
+
+
+@given(
+    sizes=st.lists(st.integers(1, 50), min_size=1, max_size=12),
+    stretch_bytes=st.integers(1, 5_000),
+)
+@PATIENT_AND_BRIEF
+def test_stretches_cover_a_file(sizes: list[int], stretch_bytes: int) -> None:
+    """Whatever the groups, every row is in one stretch, and stretches end where groups do."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rowgroups, "_STRETCH_BYTES", stretch_bytes)
+        path = Path(name) / "a.parquet"
+        table = pa.table({"text": pa.array(["甲乙丙"] * sum(sizes))})
+        with pq.ParquetWriter(path, table.schema) as writer:
+            for start, size in zip(np.cumsum([0, *sizes]), sizes, strict=False):
+                writer.write_table(table.slice(start, size))
+        stretches = find_stretches(path, ["text"])
+    bounds = [0, *(stretch.stop for stretch in stretches)]
+    assert [stretch.start for stretch in stretches] == bounds[:-1]
+    assert bounds[-1] == sum(sizes)
+    assert set(bounds) <= set(np.cumsum([0, *sizes]).tolist())
+    assert [stretch.end_byte for stretch in stretches] == sorted({stretch.end_byte for stretch in stretches})
+
+
+def test_a_row_group_is_decoded_once_for_a_shard(
+    reading: Reading, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rows it has: reading it in parts would fetch it whole for each."""
+    path = folder / "a.parquet"
+    pl.DataFrame({"text": [f"第{row}行" for row in range(100_000)]}).write_parquet(path, row_group_size=100_000)
+    spec, frozen = reading.spec(path), reading.frozen(path)
+    with monkeypatch.context() as patch:
+        scan = Mock(wraps=pl.scan_parquet)
+        patch.setattr(pl, "scan_parquet", scan)
+        assert len(read_rows(spec, frozen, [RowSpan(0, 0, 100_000)]).texts) == 100_000
+    assert scan.call_count == 1
 
 
 @pytest.mark.usefixtures("reader")
