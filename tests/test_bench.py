@@ -29,12 +29,14 @@ def test_a_small_round_of_the_job_benchmark(tmp_path: Path) -> None:
     assert set(result) == {"machine", "against_engine", "feed"}
 
 
+@pytest.mark.slow
 def test_a_small_round_of_the_scale_benchmark(tmp_path: Path) -> None:
     """Two sizes of each format."""
     result = run_bench("bench.scale", tmp_path / "scale.json", "--rows", "1000", "3000", "--repeats", "1")
     assert len(result["runs"]) == 4  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_small_round_of_the_precision_benchmark(tmp_path: Path) -> None:
     """fp32 and bf16 on a few sample texts."""
     result = run_bench("bench.precision", tmp_path / "precision.json", "--rows", "20")

@@ -205,6 +205,7 @@ def test_a_pickle_that_runs_code_is_refused(folder: Path) -> None:
     assert "holds pickled objects and not tensors alone" in loading_refusal(folder)
 
 
+@pytest.mark.slow
 def test_nothing_beside_the_weights_is_looked_at(folder: Path) -> None:
     """Adapters, code and generation settings in the directory change nothing; no connection is tried."""
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "a/b"}', encoding="utf-8")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+import pytest
 
 from tests.integration.conftest import INPUT
 
@@ -27,6 +28,7 @@ def test_an_output_is_like_itself(done: Workshop) -> None:
         assert all(one["old_share"] == one["new_share"] for one in found["labels"])
 
 
+@pytest.mark.slow
 def test_another_template(done: Workshop) -> None:
     """What changed, how the shares drifted and which rows moved most are what the two tables say; code 9."""
     job = done.job("二.yaml", output={"path": "二", "shard_rows": 41}, template="说的是{}")
@@ -63,6 +65,7 @@ def test_another_template(done: Workshop) -> None:
     assert "drift" in shown
 
 
+@pytest.mark.slow
 def test_texts_are_escaped_or_absent(done: Workshop) -> None:
     """An escape sequence in a text does nothing to a terminal; without the input there are positions alone."""
     (done.folder / "坏.csv").write_text("text\n\x1b[2J甲\n乙\n", encoding="utf-8")
@@ -93,6 +96,7 @@ def test_multi_label_sets_and_thresholds(done: Workshop) -> None:
     assert found["changed_best"] == 0
 
 
+@pytest.mark.slow
 def test_files_in_another_order_and_other_rows(done: Workshop) -> None:
     """Rows are matched by file and number; other rows are refused with how many of each."""
     files = [str(done.folder / INPUT / name) for name in ("part-10.csv", "part-2.csv")]
@@ -109,6 +113,7 @@ def test_files_in_another_order_and_other_rows(done: Workshop) -> None:
     assert "40 are in both, 110 in the first alone, 0 in the second alone" in result.stderr
 
 
+@pytest.mark.slow
 def test_without_all_scores(done: Workshop) -> None:
     """Labels and best scores alone are compared as well."""
     for name, threshold in (("一", None), ("二", 0.6)):
@@ -123,6 +128,7 @@ def test_without_all_scores(done: Workshop) -> None:
     assert {one["to"] for one in found["changes"]} == {None}
 
 
+@pytest.mark.slow
 def test_a_damaged_shard_and_an_unfinished_output(done: Workshop) -> None:
     """Both are said, and no number is shown."""
     assert done.run("run", done.job("二.yaml", output={"path": "二"})).code == 0

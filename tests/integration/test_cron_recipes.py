@@ -157,6 +157,7 @@ def test_mail_when_a_drop_is_missing(machine: Machine) -> None:
     assert f"{machine.folder}/drops/news-20" in json.loads(body)["message"]
 
 
+@pytest.mark.slow
 def test_missed_days_are_caught_up_with(machine: Machine) -> None:
     """The loop does each day that is not done, and passes over one whose drop is missing."""
     for day in MISSED:

@@ -80,6 +80,7 @@ def test_time_enough_changes_nothing(standard: Workshop, finished: Finished) -> 
     assert standard.is_like(finished)
 
 
+@pytest.mark.slow
 def test_an_attempt_that_gets_nowhere_is_not_requeued(standard: Workshop, finished: Finished, clients: Path) -> None:
     """With time for no batch the first attempt settles the run, which is something; the second one does nothing."""
     command = ("run", standard.standard_job, "--deadline", "18s")

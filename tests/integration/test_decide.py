@@ -194,6 +194,7 @@ def pretend_bf16(workshop: Workshop, *, rescore_margin: float | None) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_low_precision_marks_what_could_flip(standard: Workshop) -> None:
     """In bf16 rows near the new threshold are marked and counted, unless they were scored again in fp32."""
     assert standard.run("run", standard.standard_job).code == 0

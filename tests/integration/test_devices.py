@@ -189,6 +189,7 @@ def test_a_device_that_cannot(standard: Workshop, finished: Finished, worker: in
         assert standard.is_like(finished)
 
 
+@pytest.mark.slow
 def test_an_error_that_meets_everyone(standard: Workshop, finished: Finished) -> None:
     """A file that changes under the run: it ends with that error's code, said once, its workers gone."""
     job = standard.job(engine=ALL)
@@ -206,6 +207,7 @@ def test_an_error_that_meets_everyone(standard: Workshop, finished: Finished) ->
     assert standard.is_like(finished)
 
 
+@pytest.mark.slow
 def test_a_disk_that_takes_no_more(standard: Workshop) -> None:
     """Whoever writes the shard that finds no room ends the run with 8 and one message; the same command goes on."""
     job = standard.job(engine=ALL, output={"shard_rows": 50})
@@ -220,6 +222,7 @@ def test_a_disk_that_takes_no_more(standard: Workshop) -> None:
     assert len(standard.shards()) == 3
 
 
+@pytest.mark.slow
 def test_a_task_on_all_devices(standard: Workshop, finished: Finished) -> None:
     """A part's shards are shared out in the same way, and finished by a run on one device."""
     result = standard.run("run", standard.job(engine=ALL), "--task", "2/2")

@@ -213,6 +213,7 @@ def test_fp16_on_a_cpu(standard: Workshop) -> None:
     assert (shard["device"], shard["precision"]) == ("cpu", "fp32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["auto", "fp16"])
 def test_a_run_begun_in_fp16_on_a_gpu(standard: Workshop, precision: str) -> None:
     """The first task's precision holds for all: a node that cannot do it refuses with one line, and changes nothing."""
@@ -232,6 +233,7 @@ def test_a_run_begun_in_fp16_on_a_gpu(standard: Workshop, precision: str) -> Non
     assert standard.shards() == before
 
 
+@pytest.mark.slow
 def test_a_hub_model_in_the_cache(standard: Workshop) -> None:
     """A hub model that is on disk is found without a connection, by `fetch` and by `run`, read-only (case M1)."""
     snapshot = cache_model(standard)

@@ -288,6 +288,7 @@ def test_an_output_that_may_not_be_written(standard: Workshop) -> None:
     assert "Permission denied" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk(standard: Workshop, finished: Finished) -> None:
     """Where a shard cannot be written whole nothing of it stays; the same command goes on with room (case R7)."""
     standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-published:2"})

@@ -93,6 +93,7 @@ def fill_and_free(workshop: Workshop, disk: Path, finished: Finished, pages: ran
     return num_refused
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_at_several_moments(standard: Workshop, disk: Path, finished: Finished) -> None:
     """With room for nothing, for the state alone, for some shards: exit 8 each time, and then the same bytes (R7)."""
     assert fill_and_free(standard, disk, finished, range(0, 24, 6)) >= 3
@@ -117,6 +118,7 @@ def write_long_input(workshop: Workshop) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_while_a_journal_grows(standard: Workshop, disk: Path) -> None:
     """The record that finds no room is given up whole; what was recorded before is not scored again."""
     sections = write_long_input(standard)

@@ -76,6 +76,7 @@ def test_new_files_are_scored_and_nothing_else(done: Workshop) -> None:
     assert (status["num_rows_done"], status["num_shards_done"]) == (status["num_rows"], 12)
 
 
+@pytest.mark.slow
 def test_without_new_files_it_is_an_ordinary_run(standard: Workshop) -> None:
     """On a fresh output, on a half finished one, and on a finished one, where there is nothing to do."""
     grow(standard, crash="shard-published:3", code=-signal.SIGKILL)
@@ -188,6 +189,7 @@ def test_killed_anywhere(done: Workshop, crash: str, options: tuple[str, ...]) -
     equals_a_fresh_run(done)
 
 
+@pytest.mark.slow
 def test_new_files_beside_an_unfinished_generation(done: Workshop) -> None:
     """A whole run is alone: it takes in what has come since and does all of it."""
     add(done, NEW)
@@ -260,6 +262,7 @@ def test_state_that_was_damaged(done: Workshop) -> None:
     equals_a_fresh_run(done)
 
 
+@pytest.mark.slow
 def test_beginning_anew_takes_everything_at_once(done: Workshop) -> None:
     """`--restart` removes generations with the rest."""
     add(done, NEW)
@@ -290,6 +293,7 @@ def start_task(workshop: Workshop, task: str, extra: dict[str, str] | None = Non
     )
 
 
+@pytest.mark.slow
 def test_tasks_at_once(done: Workshop) -> None:
     """One of them settles the generation, all do their part of it, the last one ends the run."""
     add(done, NEW)
@@ -299,6 +303,7 @@ def test_tasks_at_once(done: Workshop) -> None:
     equals_a_fresh_run(done)
 
 
+@pytest.mark.slow
 def test_a_file_that_comes_between_two_tasks_waits(done: Workshop) -> None:
     """While a generation is under way every task does its part of that one, whatever arrives; then the next begins."""
     add(done, NEW)
@@ -332,6 +337,7 @@ def wait_until_paused(running: Running) -> None:
     running.wait_until(lambda: status.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T")
 
 
+@pytest.mark.slow
 def test_a_task_about_to_finish_when_another_takes_in_new_files(done: Workshop) -> None:
     """It knows nothing of them: it neither ends the run nor takes the other's shards for strangers."""
     (done.output / "scores/part-00000.parquet").unlink()
@@ -393,6 +399,7 @@ def test_two_first_tasks_without_locks_of_which_one_takes_over(standard: Worksho
     equals_a_fresh_run(standard)
 
 
+@pytest.mark.slow
 def test_two_tasks_without_locks_settle_one_generation(done: Workshop) -> None:
     """The first one's stays, whatever files the second one saw."""
     extra = {"GUARD_LOCKS": "1"}

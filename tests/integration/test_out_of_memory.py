@@ -37,6 +37,7 @@ def test_smaller_batches_do_it(standard: Workshop, finished: Finished) -> None:
     assert re.search(r"out of memory with \d+ pairs x \d+ tokens \(\d+ tokens\): going on with at most", result.stderr)
 
 
+@pytest.mark.slow
 def test_nothing_fits(standard: Workshop, finished: Finished) -> None:
     """At one pair the run ends with 8 and says so; what was published is not touched, and the same command goes on."""
     standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-published:2"})

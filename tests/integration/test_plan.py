@@ -58,6 +58,7 @@ def test_a_limit_makes_it_the_plan_of_those_rows(standard: Workshop) -> None:
     assert plan["shards"] == [20, 10]
 
 
+@pytest.mark.slow
 def test_a_probe_measures_and_says_how_long_tasks_take(standard: Workshop) -> None:
     """On the real model, for 1, 2, 4 and the asked number of tasks; no more tasks help than there are shards."""
     plan = planned(standard, "--probe", "--tasks", "12", "--limit", "60", hook=None)

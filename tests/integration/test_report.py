@@ -55,6 +55,7 @@ def test_numbers_as_json(done: Workshop) -> None:
     assert not (done.output / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_in_the_middle_of_a_run(standard: Workshop) -> None:
     """What is published is reported, and that it is not all."""
     hook = {"stand_in": True, "crash": "shard-published:4"}
@@ -96,6 +97,7 @@ def test_places_where_no_page_goes(done: Workshop, target: str, words: str) -> N
     assert done.moments() == before
 
 
+@pytest.mark.slow
 def test_a_link_in_the_pages_place_is_replaced(done: Workshop) -> None:
     """Inside the output nothing is written through a link; elsewhere `--to` follows one, as it was told to."""
     victim = done.folder / "victim"
@@ -126,6 +128,7 @@ def test_a_damaged_shard_is_named(done: Workshop) -> None:
     assert not (done.output / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_labels_held_against_the_truth(standard: Workshop) -> None:
     """The numbers are those of `decide --truth`; a label below the threshold is none; the page has them."""
     lines = [f"第{row}条新闻,{('体育', '财经', '')[row % 3]}" for row in range(60)]

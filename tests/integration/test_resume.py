@@ -326,6 +326,7 @@ def test_restart_begins_anew_and_removes_nothing_foreign(done: Workshop) -> None
     assert (done.state / "run.log").read_text(encoding="utf-8").count("TEST HOOK") == 2
 
 
+@pytest.mark.slow
 def test_inputs_job_and_log_outlast_every_attempt(standard: Workshop, finished: Finished) -> None:
     """Nothing of the user's is touched, so that a requeued run finds all of it; the log tells attempts (case S3)."""
     users = [standard.standard_job, *standard.input.iterdir(), *standard.model.iterdir()]
@@ -348,6 +349,7 @@ def run_both_without_locks(workshop: Workshop, job: Path, *hooks: dict[str, Any]
     return [result.code for result in results]
 
 
+@pytest.mark.slow
 def test_two_runs_without_locks(standard: Workshop, finished: Finished) -> None:
     """On a file system without locks a double run is warned of and does no harm, killed ones too (cases R3, S5)."""
     job = standard.job(engine={"checkpoint_seconds": 1})

@@ -120,6 +120,7 @@ def test_nul_characters_change_no_score_and_are_counted(workshop: Workshop) -> N
     assert "texts with NUL characters, which tokenising drops: 2" in result.stdout
 
 
+@pytest.mark.slow
 def test_texts_around_the_limit(workshop: Workshop) -> None:
     """Texts alone are cut, just where they do not fit, and labels stay whole, so that they differ (cases Z1, Z3).
 
@@ -141,6 +142,7 @@ def test_texts_around_the_limit(workshop: Workshop) -> None:
     assert workshop.record("summary.json")["num_truncated"] == 9
 
 
+@pytest.mark.slow
 def test_hundreds_of_labels_in_any_chunks(workshop: Workshop) -> None:
     """Scores are normalised once over all labels, however many are scored at a time (case Z7)."""
     pl.DataFrame({"text": ["央行宣布降准", "台风登陆", "新手机发布"]}).write_parquet(workshop.folder / "三.parquet")
@@ -308,6 +310,7 @@ def test_lists_and_globs_and_a_shard_over_many_files(workshop: Workshop) -> None
     assert len(workshop.shards()) == 2
 
 
+@pytest.mark.slow
 def test_any_tool_opens_the_output_while_it_grows(standard: Workshop, finished: Finished) -> None:
     """Polars, DuckDB, pandas and pyarrow open `scores/` in the middle of a run and at its end (no file is half one)."""
     running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 0.3})
@@ -370,6 +373,7 @@ def test_limit(standard: Workshop, finished: Finished) -> None:
     assert len(standard.shards()) == 3
 
 
+@pytest.mark.slow
 def test_sample(standard: Workshop, finished: Finished) -> None:
     """`--sample` draws rows by its seed: the same ones again, other ones with another seed, in input order."""
     whole = finished.table
@@ -465,6 +469,7 @@ def test_batches_do_not_change_scores(standard: Workshop, finished: Finished) ->
     assert "batches made smaller after running out of memory" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_real_model_scores_alike_in_any_batch(standard: Workshop, finished_by_model: Finished) -> None:
     """With a checkpoint, other batches, chunks of labels and shards give the same scores within 1e-6."""
     engine = {"max_batch_tokens": 4000, "labels_per_chunk": 2}
@@ -479,6 +484,7 @@ def test_a_real_model_scores_alike_in_any_batch(standard: Workshop, finished_by_
     assert scores[0].std() > 0.1
 
 
+@pytest.mark.slow
 def test_rows_too_close_to_call_get_the_labels_of_fp32(standard: Workshop, finished_by_model: Finished) -> None:
     """In bf16 every row names the label that it has in fp32; the rows scored again say so and are counted."""
     result = standard.run("run", standard.job(engine={"precision": "bf16"}), "--limit", "80", hook=None)
@@ -505,6 +511,7 @@ def test_rows_too_close_to_call_get_the_labels_of_fp32(standard: Workshop, finis
     assert "engine.rescore_close: begun with true, now false" in refused.stderr
 
 
+@pytest.mark.slow
 def test_half_precision_gives_the_same_clear_labels(standard: Workshop, finished_by_model: Finished) -> None:
     """In bf16 scores lie near those of fp32, and a label is another one only where two nearly tie (case Z10)."""
     job = standard.job(engine={"precision": "bf16", "rescore_close": False})

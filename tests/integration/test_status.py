@@ -65,6 +65,7 @@ def test_several_processes_at_work(standard: Workshop) -> None:
     assert alone["remaining_s"] == pytest.approx(2 * shared["remaining_s"])
 
 
+@pytest.mark.slow
 def test_tasks_at_work(standard: Workshop) -> None:
     """Each with its process."""
     hook = {"stand_in": True, "delay_s": 1.0}

@@ -216,6 +216,7 @@ def test_the_input_need_not_be_there(done: Workshop) -> None:
     assert "note: 2 of 2 input file(s) cannot be read any more and were not compared" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_run_under_way_lacks_shards(standard: Workshop) -> None:
     """What is missing is named, what is there is checked, and the same command makes it whole."""
     hook = {"stand_in": True, "crash": "shard-published:3"}
@@ -277,6 +278,7 @@ def by_model(workshop: Workshop, finished_by_model: Finished) -> Workshop:
     return workshop
 
 
+@pytest.mark.slow
 def test_rows_scored_again_agree(by_model: Workshop) -> None:
     """In fp32 the plain path gives the stored scores within 1e-5 and flips no label."""
     result = by_model.run("verify", by_model.output, "--rescore", "60", "--json", extra=UNGUARDED, hook=None)
@@ -286,6 +288,7 @@ def test_rows_scored_again_agree(by_model: Workshop) -> None:
     assert rescored["largest_difference"] < 1e-5
 
 
+@pytest.mark.slow
 def test_scores_that_no_checksum_betrays_are_found_by_scoring_again(by_model: Workshop) -> None:
     """Logits and scores changed together, with a fitting record, pass every check but this one."""
 
