@@ -163,7 +163,8 @@ def _refuse_incomplete(run: FinishedRun, missing: Sequence[int], num_tasks: int 
                 else "is not at work, and its log ends without a reason, as after a kill"
             )
         logger.warning("part %s %s", task, what, extra=fields("part_missing", part=str(task)))
+    named = "part" if len(parts) == 1 else "parts"
     raise DifferenceError(
-        f"{paths.output}: is not complete: {found}, of part(s) {describe_indices(parts)} of {num_tasks}: "
+        f"{paths.output}: is not complete: {found}, of {named} {describe_indices(parts)} of {num_tasks}: "
         f"`batchzs slurm` on its job with --tasks {num_tasks} sends these again, and `batchzs run` does them here"
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from batchzs.counted import counted
 from batchzs.durable import lock_holder, remove, wait_for_lock
 from batchzs.errors import InputError
 from batchzs.inputs.discovery import find_files
@@ -111,8 +112,8 @@ class InputNow:
                 shards = plan(known)
                 if self.context.options.task is not None and not self._are_there(shards):
                     logger.info(
-                        "%d new file(s) wait until every shard is there: %s; give --new-files again then",
-                        len(unseen),
+                        "waiting until every shard is there: %s: %s; give --new-files again then",
+                        counted(len(unseen), "new file"),
                         list_names([file.name for file in unseen], _SHOWN_FILES),
                         extra=fields("new_files_wait", files=len(unseen)),
                     )
@@ -146,11 +147,11 @@ class InputNow:
         if not is_stored:
             return known  # where there are no locks: another process was first, and its generation is read next
         logger.info(
-            "generation %d: %d new file(s), %s rows in %d shard(s): %s",
+            "generation %d: %s, %s in %s: %s",
             generation.number,
-            generation.num_files,
-            f"{generation.num_rows:,}",
-            num_shards,
+            counted(generation.num_files, "new file"),
+            counted(generation.num_rows, "row"),
+            counted(num_shards, "shard"),
             list_names([file.name for file in unseen], _SHOWN_FILES),
             extra=fields("generation_begun", generation=generation.number, **_counts(one.generation)),
         )
@@ -214,10 +215,9 @@ class InputNow:
         inputs = freeze_inputs(self.spec, found, on_progress=lambda _: self.context.stop.check(), known=known)
         num_bad = sum(file.num_bad_rows for file in inputs.files)
         logger.info(
-            "input: %d %sfile(s), %s rows, %d of them damaged",
-            len(inputs.files),
-            "" if known is None else "new ",
-            f"{inputs.num_rows:,}",
+            "input: %s, %s, %d of them damaged",
+            counted(len(inputs.files), "file" if known is None else "new file"),
+            counted(inputs.num_rows, "row"),
             num_bad,
             extra=fields("input_frozen", files=len(inputs.files), rows=inputs.num_rows, bad_rows=num_bad),
         )

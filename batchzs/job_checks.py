@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from batchzs.errors import UsageError
+from batchzs.job_keys import all_keys, section_of
 from batchzs.labels import LABEL_FILE_SUFFIXES
 from batchzs.located import KeyPath, Located, Place, Problem, dotted, path_bytes, quoted, quotes_hint
 from batchzs.yaml_lines import parse_yaml
@@ -201,15 +202,10 @@ def _key_path(job: Located, schema: type[BaseModel], loc: tuple[str | int, ...])
     for part in loc:
         if section is not None:
             path.append(part)
-            section = _section(section.model_fields.get(str(part)))
+            section = section_of(section.model_fields.get(str(part)))
         elif isinstance(part, int) and isinstance(value_at(job, tuple(path))[1], list):
             path.append(part)  # but one column given as a text is no list, whatever the schema makes of it
     return tuple(path)
-
-
-def _section(field: FieldInfo | None) -> type[BaseModel] | None:
-    annotation = field.annotation if field is not None else None
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 def _field(schema: type[BaseModel], path: KeyPath) -> FieldInfo | None:
@@ -219,7 +215,7 @@ def _field(schema: type[BaseModel], path: KeyPath) -> FieldInfo | None:
         if section is None:
             break
         field = section.model_fields.get(str(part))
-        section = _section(field)
+        section = section_of(field)
     return field
 
 
@@ -230,7 +226,7 @@ def _message(job: Located, schema: type[BaseModel], path: KeyPath, error: dict[s
         return str(error["ctx"]["error"])
     field = _field(schema, path)
     expected = f"expected {field.description}" if field is not None and field.description else "expected another value"
-    section = _section(field)
+    section = section_of(field)
     if section is not None:
         expected = f"expected keys: {', '.join(section.model_fields)}"
     if error["type"] == "missing":
@@ -243,22 +239,12 @@ def _message(job: Located, schema: type[BaseModel], path: KeyPath, error: dict[s
 def _unknown_key(schema: type[BaseModel], path: KeyPath) -> str:
     section = schema
     for part in path[:-1]:
-        section = _section(section.model_fields.get(str(part))) or section
+        section = section_of(section.model_fields.get(str(part))) or section
     key, valid = str(path[-1]), list(section.model_fields)
     near = difflib.get_close_matches(key, valid, n=1)
     if near:
         return f"unknown key; did you mean {near[0]}?"
-    homes = [dotted(each) for each in _all_keys(schema, ()) if each[-1] == key]
+    homes = [dotted(each) for each, _ in all_keys(schema) if each[-1] == key]
     if homes:
         return f"unknown key here; it belongs to another section: {', '.join(homes)}"
     return f"unknown key; the keys here are: {', '.join(valid)}"
-
-
-def _all_keys(schema: type[BaseModel], above: KeyPath) -> list[KeyPath]:
-    keys: list[KeyPath] = []
-    for name, field in schema.model_fields.items():
-        keys.append((*above, name))
-        section = _section(field)
-        if section is not None:
-            keys += _all_keys(section, (*above, name))
-    return keys

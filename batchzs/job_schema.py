@@ -2,6 +2,7 @@
 
 Made from `job`'s own schema, so that neither knows a key that the other does not. It says what may stand in the file,
 where one column may be a text and labels may be names; what depends on several keys at once only `load_job` knows.
+A key's description, which editors show beside it, says what the key means and what may stand there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from copy import deepcopy
 from typing import Any
 
 from batchzs.job import JobConfig
+from batchzs.job_keys import all_keys, key_of, section_of
 
 #: Keys for which one text stands for a list of one.
 _ONE_OR_MORE = ("path", "text")
@@ -25,6 +27,7 @@ def job_json_schema() -> dict[str, Any]:
     """
     schema = JobConfig.model_json_schema()
     definitions = schema["$defs"]
+    _describe(schema)
     for key in _ONE_OR_MORE:
         many = definitions["InputConfig"]["properties"][key]
         one = deepcopy(many["items"])
@@ -40,9 +43,16 @@ def job_json_schema() -> dict[str, Any]:
         "anyOf": [{"type": "array", "items": label, "minItems": 1}, {"type": "string", "minLength": 1}],
     }
     for key in _SECTIONS:
-        schema["properties"][key] = {"anyOf": [schema["properties"][key], {"type": "null"}]}
+        section = schema["properties"][key]
+        schema["properties"][key] = {
+            "description": definitions[section["$ref"].rpartition("/")[2]]["description"],
+            "anyOf": [section, {"type": "null"}],
+        }
     csv = definitions["InputConfig"]["properties"]["csv"]
-    definitions["InputConfig"]["properties"]["csv"] = {"anyOf": [{"$ref": csv["$ref"]}, {"type": "null"}]}
+    definitions["InputConfig"]["properties"]["csv"] = {
+        "description": csv["description"],
+        "anyOf": [{"$ref": csv["$ref"]}, {"type": "null"}],
+    }
     _drop_titles(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -50,6 +60,21 @@ def job_json_schema() -> dict[str, Any]:
         "description": "What `batchzs run` reads: texts, labels, a model, an output.",
         **{key: value for key, value in schema.items() if key not in {"title", "description"}},
     }
+
+
+def _describe(schema: dict[str, Any]) -> None:
+    """Put what each key means before what is expected there, which is all that messages need."""
+    sections: dict[tuple[str | int, ...], str] = {}
+    for path, field in all_keys(JobConfig):
+        above = sections.get(path[:-1])
+        properties = (schema["$defs"][above] if above is not None else schema)["properties"]
+        section = section_of(field)
+        if section is not None:
+            sections[path] = section.__name__
+        key = key_of(field)
+        if key is not None:
+            expected = "" if field.description is None else f"\n\nExpected: {field.description}"
+            properties[path[-1]]["description"] = key.meaning + expected
 
 
 def _drop_titles(value: Any) -> None:

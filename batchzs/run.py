@@ -24,6 +24,7 @@ from batchzs.durable import (
 )
 from batchzs.errors import TooManyBadRowsError
 from batchzs.input_now import remove_end
+from batchzs.kept_settings import say_what_is_kept
 from batchzs.logs import fields, log_to_file
 from batchzs.metrics import recording_metrics
 from batchzs.pace import pace_of
@@ -92,7 +93,7 @@ def run_job(context: RunContext) -> Outcome:
         for index in done:  # a kill between a shard's record and its journal's end leaves the journal
             remove(paths.journal(index))
         missing = [shard for shard in shards if shard.index not in done]
-        _say_what_is_done(shards, done, missing)
+        _say_what_is_done(run, shards, done, missing)
         if missing:
             remove_end(paths)
             is_shared_out = context.job.engine.device == "all"
@@ -235,6 +236,7 @@ def _score_missing(
     _compare_space(run, missing)
     placement = place(run.job, run.context.hook)
     resolved = adopt(run.job, run.record.resolved, placement)
+    say_what_is_kept(run.job, run.record, resolved)
     if run.job.engine.device == "all":
         score = _scoring_everywhere(run, placement, resolved, locks)
     else:
@@ -312,7 +314,9 @@ def _compare_space(run: PreparedRun, missing: Sequence[Shard]) -> None:
     compare_space(run.paths.output, estimated_bytes(run.job, num_rows, round(input_bytes * share)))
 
 
-def _say_what_is_done(shards: Sequence[Shard], done: dict[int, ShardRecord], missing: Sequence[Shard]) -> None:
+def _say_what_is_done(
+    run: PreparedRun, shards: Sequence[Shard], done: dict[int, ShardRecord], missing: Sequence[Shard]
+) -> None:
     if not done:
         return
     extra = fields("resuming", shards_done=len(done), shards_missing=len(missing))
@@ -328,6 +332,7 @@ def _say_what_is_done(shards: Sequence[Shard], done: dict[int, ShardRecord], mis
         )
     else:
         logger.info("all %d shards are complete: nothing to score", len(done), extra=extra)
+        say_what_is_kept(run.job, run.record, run.record.resolved)
 
 
 def _next_attempt(paths: RunPaths, num_processes: int = 1) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from batchzs.counted import counted
 from batchzs.progress import format_duration
 from batchzs.records import SOUND_STATUSES, Summary, count_quarantined
 
@@ -81,7 +82,7 @@ def format_summary(summary: Summary, wall_s: float | None) -> str:
     """
     lines = [
         *([f"{'date':<12}{summary.day}"] if summary.day is not None else []),
-        f"{'rows':<12}{summary.num_rows:,} in {summary.num_shards:,} shard(s)",
+        f"{'rows':<12}{summary.num_rows:,} in {counted(summary.num_shards, 'shard')}",
         f"{'labels':<12}{_label_counts(summary)}",
     ]
     if summary.num_unlabelled:

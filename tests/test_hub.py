@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchzs.errors import ModelError
-from batchzs.job import ModelConfig
+from batchzs.job_sections import ModelConfig
 from batchzs.models.hub import WANTED_FILES, locate_model
 from tests.builders import odd_folder, run_python, write_checkpoint
 
@@ -40,7 +40,7 @@ def test_a_directory_is_used_as_it_is(tmp_path: Path) -> None:
     assert hub.calls == []
     program = """
 import sys
-from batchzs.job import ModelConfig
+from batchzs.job_sections import ModelConfig
 from batchzs.models.hub import locate_model
 locate_model(ModelConfig(path="/models/base"), offline=False)
 print("modelscope" in sys.modules)

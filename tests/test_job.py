@@ -13,18 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchzs.errors import UsageError
-from batchzs.job import (
-    ADDED_COLUMNS,
-    CsvConfig,
-    EngineConfig,
-    InputConfig,
-    JobConfig,
-    Label,
-    ModelConfig,
-    OutputConfig,
-    added_column_names,
-    load_job,
-)
+from batchzs.job import ADDED_COLUMNS, JobConfig, added_column_names, load_job
+from batchzs.job_sections import CsvConfig, EngineConfig, InputConfig, Label, ModelConfig, OutputConfig
 
 REPOSITORY = Path(__file__).parent.parent
 

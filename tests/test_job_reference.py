@@ -1,28 +1,20 @@
-"""docs/job.md: it names every key with its default, and its example is a job."""
+"""docs/job.md: it is what the schema says, names every key with its default, and its example is a job."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from batchzs.job import JobConfig, load_job
+from batchzs.job_keys import all_keys, key_of, values_of
+from docs.make_job_reference import as_yaml, page
 
 PAGE = (Path(__file__).parent.parent / "docs" / "job.md").read_text(encoding="utf-8")
 EXAMPLE = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[0]
 
 
-def _keys(schema: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    for name, field in schema.model_fields.items():
-        yield above + name, field
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _keys(field.annotation, f"{above}{name}.")
-
-
-KEYS = dict(_keys(JobConfig))
+KEYS = {".".join(map(str, path)): field for path, field in all_keys(JobConfig)}
 SECTIONS = {key.rpartition(".")[0] for key in KEYS} - {""}
 
 
@@ -35,6 +27,48 @@ def _at(value: object, key: str) -> object:
 
 def _list_if_tuple(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
+
+
+def test_the_page_is_what_the_schema_says() -> None:
+    """Tables and example are made from the schema; whoever changes a key there makes them again."""
+    assert page(PAGE) == PAGE, "docs/job.md is behind the schema; run: python docs/make_job_reference.py"
+
+
+def test_what_is_between_the_marks_is_made_anew_and_nothing_else() -> None:
+    """A row changed by hand comes back, the text around it stays as it is."""
+    changed = PAGE.replace("| What computes. |", "| Something else. |").replace("# The job file", "# Jobs")
+    assert page(changed) == PAGE.replace("# The job file", "# Jobs")
+
+
+def test_defaults_are_written_as_yaml() -> None:
+    """What YAML would take for something else, or cannot read, is in quotes."""
+    written = [as_yaml(value) for value in (None, "drop", '"', "\n", ",", "", (), 0.001, True)]
+    assert written == ["null", "drop", "'\"'", '"\\n"', '","', '""', "[]", "0.001", "true"]
+
+
+def test_a_section_without_a_place_is_no_page() -> None:
+    """A new section needs a heading of its own, with its marks."""
+    with pytest.raises(ValueError, match="keys: model"):
+        page(PAGE.replace("<!-- begin keys: model -->", ""))
+
+
+def test_what_auto_comes_to_is_said_of_every_such_key() -> None:
+    """The table of what `auto` is has each key whose default it is, in their order."""
+    table = PAGE.partition("| key | auto is |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE) == [
+        key for key, field in KEYS.items() if field.default == "auto"
+    ]
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_every_key_has_a_meaning_and_values(key: str) -> None:
+    """Only the sections that are chapters of the page have none."""
+    said = key_of(KEYS[key])
+    assert said is not None or key in {"input", "model", "output", "engine"}
+    if said is not None:
+        assert said.meaning.endswith(".")
+        assert "|" not in said.meaning + values_of(KEYS[key])  # it would end the table's cell
+        assert values_of(KEYS[key])
 
 
 def test_the_schema_is_walked() -> None:

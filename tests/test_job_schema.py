@@ -12,6 +12,8 @@ import yaml
 from click.testing import CliRunner
 
 from batchzs.cli import batchzs
+from batchzs.job import JobConfig
+from batchzs.job_keys import all_keys, key_of
 from batchzs.job_schema import job_json_schema
 
 ROOT = Path(__file__).parent.parent
@@ -35,6 +37,23 @@ def test_it_is_a_schema_and_lies_in_docs() -> None:
     printed = CliRunner().invoke(batchzs, ["schema"]).stdout
     assert json.loads(printed) == job_json_schema()
     assert (ROOT / "docs/job.schema.json").read_text(encoding="utf-8") == printed
+
+
+def test_every_key_says_what_it_means_and_takes() -> None:
+    """An editor shows the description beside a key: its meaning, and what may stand there; sections have one too."""
+    schema = job_json_schema()
+    device = schema["$defs"]["EngineConfig"]["properties"]["device"]
+    assert device["description"] == "What computes.\n\nExpected: auto, cpu, cuda, cuda:1 or all"
+    assert schema["properties"]["labels"]["description"].startswith("The labels, in the order that breaks ties.\n\n")
+    for path, field in all_keys(JobConfig):
+        properties = schema["properties"]
+        for section in path[:-1]:
+            reference = properties[section]["anyOf"][0]["$ref"].rpartition("/")[2]
+            properties = schema["$defs"][reference]["properties"]
+        description = properties[path[-1]]["description"]
+        key = key_of(field)
+        assert description.startswith(key.meaning if key is not None else str(field.annotation.__doc__)), path
+        assert description.endswith(field.description or ""), path
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.yaml")), ids=lambda path: path.name)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from batchzs.errors import UsageError
-from batchzs.job import Label, load_job
+from batchzs.job import load_job
+from batchzs.job_sections import Label
 
 JOB = "input: {path: x, text: t}\nmodel: {path: m}\noutput: {path: o}\n"
 

@@ -67,7 +67,7 @@ def test_everything_out_of_the_ordinary_is_shown() -> None:
     """Promise 4: truncated texts, quarantined rows by kind, smaller batches, rescored and NUL texts."""
     text = format_summary(summary_of_two(), wall_s=75)
     for part in (
-        "16 in 2 shard(s)",
+        "16 in 2 shards",
         "体育 6  科技 4  财经 0",
         "2 below the threshold",
         "quarantined 3 (bad_record 2, non_finite 1)",

@@ -209,7 +209,7 @@ work(before)
     assert round(bench.progress.rows) == 60
     assert min(bench.progress.calls) == -4
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warning == f"worker 2 on cuda:1: {said}: 1 worker(s) left, 1 unfinished shard(s) of its to do again".replace(
+    assert warning == f"worker 2 on cuda:1: {said}: 1 worker left, 1 unfinished shard of its to do again".replace(
         ": died", " died"
     ).replace(": failed", " failed")
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchzs.commands.options import date_option
+from batchzs.counted import counted
 from batchzs.errors import UsageError
 from batchzs.logs import log_to_stream
 from batchzs.printing import show, show_lines
@@ -133,11 +134,12 @@ def _bad_ending(quarantine: Quarantine, counts: Counter[str]) -> Iterator[str]:
     num_shards = len(quarantine.run.shards)
     if counts:
         kinds = ", ".join(f"{status} {count:,}" for status, count in sorted(counts.items()))
-        yield escaped(f"{counts.total():,} row(s) quarantined: {kinds}")
+        yield escaped(f"{counted(counts.total(), 'row')} quarantined: {kinds}")
     else:
         yield "nothing is quarantined"
     if quarantine.num_missing:
-        yield f"{quarantine.num_missing:,} of {num_shards:,} shard(s) are not there yet: their rows are not listed"
+        those = "is not there yet: its" if quarantine.num_missing == 1 else "are not there yet: their"
+        yield f"{quarantine.num_missing:,} of {counted(num_shards, 'shard')} {those} rows are not listed"
     for name, why in quarantine.unread.items():
         yield escaped(f"texts of {name} are not shown: {why}")
 

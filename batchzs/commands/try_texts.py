@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from batchzs.commands.options import begin, job_options
+from batchzs.counted import counted
 from batchzs.errors import UsageError
 from batchzs.printing import show, show_lines
 
@@ -114,7 +115,9 @@ def try_texts(  # noqa: PLR0913 - one parameter an option
         selection = Selection(limit, sample, seed or 0)
         preview = _read(config, selection, truth)
         source, found = _describe(preview, selection), preview.rows
-    logger.info("loading the model, then scoring %d texts in %d wording(s)", found.num_rows, len(wordings))
+    logger.info(
+        "loading the model, then scoring %s in %s", counted(found.num_rows, "text"), counted(len(wordings), "wording")
+    )
     scored = score_wordings(wordings, found, offline=offline)
     width = max(shutil.get_terminal_size().columns, 40)
     if truth is not None:
@@ -175,9 +178,9 @@ def _given(texts: Sequence[str]) -> ShardRows:
 def _describe(preview: Preview, selection: Selection) -> str:
     """Which rows they are, and what of the input was looked at for them."""
     num_rows = preview.rows.num_rows
-    files = f"{preview.num_seen_files:,} of {preview.num_files:,} file(s)"
+    files = f"{preview.num_seen_files:,} of {counted(preview.num_files, 'file')}"
     if selection.sample is None:
-        return f"the first {num_rows:,} row(s) of the input, from {files}"
+        return f"the first {counted(num_rows, 'row')} of the input, from {files}"
     seen = f"{preview.num_seen_rows:,} rows" + ("" if preview.is_whole else f" at the beginning of {files}")
     if not preview.is_whole and preview.num_seen_files < preview.num_files:
         seen = f"{preview.num_seen_rows:,} rows of {files}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from batchzs.counted import counted
 from batchzs.display_width import cut, display_width, padded, wrapped
 from batchzs.escape import escaped
 from batchzs.estimate.suspects import KINDS
@@ -36,9 +37,9 @@ def format_plan(estimate: Estimate, speed: Speed | None, times: Sequence[TaskTim
     survey, inputs = estimate.survey, estimate.inputs
     about = "" if estimate.is_exact else "about "
     size = format_bytes(sum(file.found.size_bytes for file in inputs.files))
-    yield from _entry("input", f"{_count(len(inputs.files), 'file')}, {size}, {inputs.num_rows:,} rows")
+    yield from _entry("input", f"{counted(len(inputs.files), 'file')}, {size}, {counted(inputs.num_rows, 'row')}")
     if estimate.num_selected != inputs.num_rows:
-        yield from _entry("selected", f"{estimate.num_selected:,} rows")
+        yield from _entry("selected", counted(estimate.num_selected, "row"))
     yield from _entry("seen", _seen(estimate))
     yield from _entry("damaged", f"{estimate.num_damaged:,}")
     yield from _entry("empty", f"{about}{survey.num_empty:,}{_of(survey.num_empty, survey.num_readable)}")
@@ -51,7 +52,7 @@ def format_plan(estimate: Estimate, speed: Speed | None, times: Sequence[TaskTim
         yield from _entry("unknown", f"{_percent(survey.unknown_share, 2)} of the tokens")
     yield from _entry("encoding", *_suspects(estimate))
     yield ""
-    yield from _entry("hypotheses", f"{_count(len(estimate.hypotheses), 'label')}; this is what is asked:")
+    yield from _entry("hypotheses", f"{counted(len(estimate.hypotheses), 'label')}; this is what is asked:")
     width = max(min(display_width(escaped(one.label)), 20) for one in estimate.hypotheses)
     for one in estimate.hypotheses:
         label = padded(cut(escaped(one.label), 20), width)
@@ -160,10 +161,6 @@ def _entry(name: str, *texts: str) -> Iterator[str]:
             name = ""
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _of(number: int, total: int) -> str:
     return f" ({_percent(number / total)})" if number and total else ""
 
@@ -244,7 +241,7 @@ def _time_lines(speed: Speed | None, times: Sequence[TaskTime]) -> Iterator[str]
     )
     for place, one in enumerate(times):
         shards = f"{one.most_shards:,} shards each" if one.most_shards > 1 else "1 shard each"
-        text = f"about {format_duration(one.time_s):<12} {_count(one.num_tasks, 'task')}, at most {shards}"
+        text = f"about {format_duration(one.time_s):<12} {counted(one.num_tasks, 'task')}, at most {shards}"
         yield from _entry("" if place else "time", text)
     if speed.rescores_close:
         yield from _entry("", "rows too close to call, scored again in fp32, come on top")

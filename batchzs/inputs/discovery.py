@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from batchzs.counted import counted
 from batchzs.errors import InputError
 from batchzs.inputs.rows import FoundFile
 
@@ -69,7 +70,7 @@ def find_files(spec: ReadSpec, exclude: Sequence[Path]) -> tuple[FoundFile, ...]
     if not found:
         raise InputError("the job names no input path")
     if search.num_skipped:
-        logger.info("skipped %d name(s) under the input that are not data files", search.num_skipped)
+        logger.info("skipped %s under the input, not of data files", counted(search.num_skipped, "name"))
     _refuse_twice(found)
     root = os.path.commonpath(roots)
     files = tuple(_describe(path, root, spec) for path in found)

@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from batchzs.counted import counted
 from batchzs.errors import InputError
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ class BadRowTally:
     def log(self) -> None:
         """Say how many rows were bad, if any, and why the first one was."""
         if self.num_bad:
-            logger.warning("%d bad row(s) will be quarantined; the first: %s", self.num_bad, self._first_reason)
+            logger.warning(
+                "%s will be quarantined; the first: %s", counted(self.num_bad, "bad row"), self._first_reason
+            )
 
     def _check_head(self, problems: dict[int, RowProblem], num_head: int) -> None:
         head = [problems[index] for index in sorted(problems) if index < num_head]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from batchzs.counted import counted
 from batchzs.errors import MachineError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def find_device(requested: str) -> Placement:
         index = int(device.partition(":")[2])
         if index >= torch.cuda.device_count():
             raise MachineError(
-                f"engine.device is {requested}, but this machine shows {torch.cuda.device_count()} GPU(s), "
+                f"engine.device is {requested}, but this machine shows {counted(torch.cuda.device_count(), 'GPU')}, "
                 "numbered from 0"
             )
         return Placement(device, "cuda", torch.cuda.get_device_name(index))

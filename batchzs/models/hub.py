@@ -16,7 +16,7 @@ from batchzs.errors import ModelError
 from batchzs.models.checkpoint import read_checkpoint
 
 if TYPE_CHECKING:
-    from batchzs.job import ModelConfig
+    from batchzs.job_sections import ModelConfig
 
 #: What a checkpoint consists of; other files of a repository (images, other frameworks' weights) are not fetched.
 WANTED_FILES = [

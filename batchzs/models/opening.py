@@ -21,7 +21,8 @@ from batchzs.records import ModelFile, ModelRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from batchzs.job import JobConfig, ModelConfig
+    from batchzs.job import JobConfig
+    from batchzs.job_sections import ModelConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from batchzs.counted import counted
 from batchzs.progress import format_duration
 from batchzs.report import origin, sections, wording
 from batchzs.report.shown import language, shown
@@ -50,18 +51,19 @@ def render(report: Report) -> str:
         shown=shown,
         language=language,
         number=wording.number,
+        counted=counted,
         moment=wording.moment,
         duration=format_duration,
         ours=Markup,  # for the style and for pictures, whose texts Vega has escaped; nothing of the input's is ours
     )
-    counted, run = report.aggregates, report.run
-    open_figures, folded_figures, num_more = sections.small_figures(counted)
+    aggregates, run = report.aggregates, report.run
+    open_figures, folded_figures, num_more = sections.small_figures(aggregates)
     style = resources.files("batchzs.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
     style = resources.files("batchzs.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
-    lengths, speed = sections.length_figure(counted), sections.speed_figure(report)
+    lengths, speed = sections.length_figure(aggregates), sections.speed_figure(report)
     return environment.get_template("report.html").render(
         report=report,
-        counted=counted,
+        counted=aggregates,
         job=run.job,
         record=run.record,
         model_name=origin.model_name(run),
@@ -69,14 +71,14 @@ def render(report: Report) -> str:
         css=style,
         tiles=sections.tiles(report),
         label_figure=sections.label_figure(report),
-        score_figure=sections.score_figure(counted),
-        certainty_figure=sections.certainty_figure(counted),
+        score_figure=sections.score_figure(aggregates),
+        certainty_figure=sections.certainty_figure(aggregates),
         small_figures=open_figures,
         folded_figures=folded_figures,
         num_more_labels=num_more,
         length_figure=lengths,
         speed_figure=speed,
-        bad_statuses=sections.bad_statuses(counted),
+        bad_statuses=sections.bad_statuses(aggregates),
         status_words=STATUS_WORDS,
         scorers=_scorer_table(report),
         tasks=_task_table(report),
@@ -108,7 +110,7 @@ def _scorer_table(report: Report) -> sections.Table:
 
     def cells(scorer: Scorer, share: Share) -> tuple[str, ...]:
         device = f"{scorer.device_name} ({scorer.device})"
-        how = f"{scorer.precision}, {scorer.path}, {scorer.threads} thread(s)"
+        how = f"{scorer.precision}, {scorer.path}, {counted(scorer.threads, 'thread')}"
         return (shown(scorer.host, 60), str(scorer.attempt), shown(device, 80), how, *_share_cells(share))
 
     return sections.Table(

@@ -17,6 +17,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from batchzs.counted import counted
 from batchzs.errors import UsageError
 from batchzs.resume import describe_indices
 
@@ -149,8 +150,8 @@ def num_gpus(device: str, asked: int | None) -> int:
     number = 1 if asked is None else asked
     if device.startswith("cuda") and number <= index:
         raise UsageError(
-            f"engine.device: found {device}, and a task is given {number} GPU(s), numbered from 0 within the task: "
-            "give --set engine.device=cuda, or more with --gpus"
+            f"engine.device: found {device}, and a task is given {counted(number, 'GPU')}, numbered from 0 "
+            "within the task: give --set engine.device=cuda, or more with --gpus"
         )
     return number
 

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from batchzs.counted import counted
 from batchzs.engine import ScoringCounts, TextLogits
 from batchzs.inputs.rows import BAD_ENCODING, BAD_RECORD, BAD_TYPE, OK, ShardRows
 from batchzs.output import EMPTY, NON_FINITE, label_shard
@@ -99,7 +100,9 @@ def columns_of(
     for name in _NEVER_NULL:
         nulls = np.flatnonzero(arrays[name].is_null().to_numpy(zero_copy_only=False))
         if len(nulls):
-            return Finding(file, f"is null in {len(nulls)} row(s), expected a value", int(nulls[0]), prefix + name)
+            return Finding(
+                file, f"is null in {counted(len(nulls), 'row')}, expected a value", int(nulls[0]), prefix + name
+            )
     statuses = np.array(arrays["status"].to_pylist(), dtype=object)
     return ShardColumns(job, classes, num_classes, file, arrays, statuses)
 

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from batchzs.counted import counted
 from batchzs.errors import DifferenceError, InputError
 from batchzs.fingerprint import fingerprint_of
 from batchzs.finished import is_there
@@ -101,7 +102,7 @@ def refuse_findings(result: Verification) -> None:
     """
     if result.findings:
         raise DifferenceError(
-            f"{result.output}: {len(result.findings)} finding(s): these results are not what the run wrote"
+            f"{result.output}: {counted(len(result.findings), 'finding')}: these results are not what the run wrote"
         )
 
 
@@ -112,7 +113,7 @@ def format_verification(result: Verification, rescored: Rescored | None) -> list
         lines.append(f"... and {len(result.findings) - SHOWN_FINDINGS} more (--json has all)")
     lines += [f"note: {note}" for note in result.notes]
     lines.append(
-        f"{result.num_shards_read:,} of {result.num_shards:,} shard(s), {result.num_rows:,} rows, "
+        f"{result.num_shards_read:,} of {counted(result.num_shards, 'shard')}, {counted(result.num_rows, 'row')}, "
         f"{result.num_bytes:,} bytes read in {format_duration(result.seconds)}"
     )
     if rescored is not None:
@@ -120,7 +121,7 @@ def format_verification(result: Verification, rescored: Rescored | None) -> list
             f"{rescored.num_rows:,} rows scored again in fp32: largest difference {rescored.largest_difference:.2g} "
             f"(allowed for {rescored.precision}: {rescored.tolerance:g}), {rescored.num_flipped:,} labels flipped"
         )
-    lines.append(f"{len(result.findings):,} finding(s)" if result.findings else "everything is as it should be")
+    lines.append(counted(len(result.findings), "finding") if result.findings else "everything is as it should be")
     return lines
 
 
@@ -225,6 +226,6 @@ def _compare_inputs(run: FinishedRun, result: Verification) -> None:
             result.findings.append(Finding(str(found.path), "is not what it was when these results were begun"))
     if absent:
         result.notes.append(
-            f"{len(absent)} of {len(run.inputs.files)} input file(s) cannot be read any more and were not compared, "
-            f"the first: {absent[0]}"
+            f"{len(absent):,} of {counted(len(run.inputs.files), 'input file')} cannot be read any more and "
+            f"{'was' if len(absent) == 1 else 'were'} not compared, the first: {absent[0]}"
         )

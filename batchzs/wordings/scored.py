@@ -16,7 +16,7 @@ import numpy as np
 from batchzs.classifier import Classifier
 from batchzs.errors import UsageError
 from batchzs.inputs.rows import OK
-from batchzs.job import Label
+from batchzs.job_sections import Label
 from batchzs.labels import checked_labels, fill_template, template_fault
 from batchzs.located import Located, Place, quoted
 from batchzs.scoring import reaches

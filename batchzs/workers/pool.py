@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from batchzs import errors
+from batchzs.counted import counted
 from batchzs.durable import remove
 from batchzs.errors import BatchzsError, DeviceError, InterruptedRunError, MachineError, TimeLimitError
 from batchzs.logs import SEVERAL_LINES, fields
@@ -242,10 +243,10 @@ class WorkerPool:
         is_last = bool(self._left) and not self._workers
         if not (is_last and self._first_failure is None):
             logger.warning(
-                "%s: %d worker(s) left, %d unfinished shard(s) of its to do again",
+                "%s: %s left, %s of its to do again",
                 reason,
-                len(self._workers),
-                len(unfinished),
+                counted(len(self._workers), "worker"),
+                counted(len(unfinished), "unfinished shard"),
                 extra=fields("worker_lost", worker=worker.number, device=worker.device, reason=reason),
             )
         self._first_failure = self._first_failure or failure

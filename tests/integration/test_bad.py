@@ -53,7 +53,7 @@ def test_a_dirty_csv(workshop: Workshop) -> None:
         ["脏.csv", "4", "bad_encoding"],
     ]
     assert rows[0][3] == "脏.csv:3: found 3 fields, expected 2"
-    assert count == ["3 row(s) quarantined: bad_encoding 1, bad_record 2"]
+    assert count == ["3 rows quarantined: bad_encoding 1, bad_record 2"]
     assert PRIVATE not in result.stdout
 
     result = workshop.run("bad", workshop.output, "--texts")
@@ -74,7 +74,7 @@ def test_a_dirty_jsonl(workshop: Workshop) -> None:
     found = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(row["source_row"], row["status"]) for row in found] == [(1, "bad_record"), (2, "bad_type")]
     assert set(found[0]) == {"source_file", "source_row", "status", "reason"}
-    assert "2 row(s) quarantined" in result.stderr
+    assert "2 rows quarantined" in result.stderr
     assert PRIVATE not in result.stdout + result.stderr
     result = workshop.run("bad", workshop.output, "--json", "--texts")
     assert [json.loads(line)["text"] for line in result.stdout.splitlines()] == [
@@ -92,7 +92,7 @@ def test_rows_without_a_finite_score_have_their_text(workshop: Workshop) -> None
     assert workshop.run("run", job, hook={"stand_in": True, "nan_every": 4}).code == 0
     result = workshop.run("bad", workshop.output, "--texts")
     *rows, count = result.stdout.splitlines()
-    assert count == f"{len(rows)} row(s) quarantined: non_finite {len(rows)}"
+    assert count == f"{len(rows)} rows quarantined: non_finite {len(rows)}"
     assert 0 < len(rows) < 12
     for row in rows:
         _, number, _, _, text = row.split("\t")
@@ -115,8 +115,8 @@ def test_in_the_middle_of_a_run(standard: Workshop) -> None:
     assert result.code == 0
     assert [line.split("\t")[0] for line in result.stdout.splitlines()] == [
         "part-2.csv",
-        "1 row(s) quarantined: bad_record 1",
-        "4 of 8 shard(s) are not there yet: their rows are not listed",
+        "1 row quarantined: bad_record 1",
+        "4 of 8 shards are not there yet: their rows are not listed",
     ]
 
 

@@ -43,7 +43,7 @@ def test_a_day_in_full(daily: Workshop) -> None:
     assert result.code == 0, result.stderr
     output = daily.folder / f"结果 {day}"
     assert outputs(daily) == [output]
-    assert result.stdout.startswith(f"date        {day}\nrows        60 in 3 shard(s)\n")
+    assert result.stdout.startswith(f"date        {day}\nrows        60 in 3 shards\n")
     for log in (result.stderr, (output / "state/run.log").read_text(encoding="utf-8")):
         assert f"the date is {day}, as --date says" in log
     record = daily.record("run.json", output)

@@ -23,7 +23,7 @@ def test_the_end_is_written_where_no_task_did(standard: Workshop, finished: Fini
     ended = standard.run("finish", standard.standard_job, "--set", "model.path=gone", "--tasks", "2")
     assert ended.code == 0, ended.stderr
     assert standard.is_like(finished)
-    assert "rows        150 in 8 shard(s)" in ended.stdout
+    assert "rows        150 in 8 shards" in ended.stdout
     assert standard.record("summary.json")["num_rows"] == 150
     before = standard.moments()
     again = standard.run("finish", standard.output, hook=None)
@@ -44,7 +44,7 @@ def test_missing_parts_are_named_with_what_became_of_them(standard: Workshop) ->
     ended = standard.run("finish", standard.standard_job, "--tasks", "4")
     assert ended.code == 9, ended.stderr
     assert ended.stdout == ""
-    assert "5 of 8 shards are not there (2-3, 5-7), of part(s) 2-4 of 4" in ended.stderr
+    assert "5 of 8 shards are not there (2-3, 5-7), of parts 2-4 of 4" in ended.stderr
     assert "batchzs slurm" in ended.stderr
     assert "part 2/4 is not at work, and its log ends without a reason" in ended.stderr
     assert "part 3/4 ended: " in ended.stderr

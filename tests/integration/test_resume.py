@@ -422,3 +422,18 @@ def test_a_real_model_goes_on_with_the_same_bytes(standard: Workshop, finished_b
     assert standard.record("run.json")["resolved"]["threads"] == 1
     assert {standard.record(f"shards/part-{index:05d}.json")["threads"] for index in range(4)} == {1}
     assert standard.is_like(finished_by_model)
+
+
+def test_a_setting_that_stays_is_named(standard: Workshop, finished: Finished) -> None:
+    """Batches and shards stay those that the run began with, so that its bytes do; whoever asks for others hears so."""
+    first = standard.run("run", standard.standard_job, hook={"stand_in": True, "crash": "shard-recorded:2"})
+    assert first.code == -signal.SIGKILL, first.stderr
+    assert "the job asks for" not in first.stderr
+    asks = ("--set", "engine.max_batch_tokens=300", "--set", "output.shard_rows=50")
+    for _ in range(2):  # going on, and where all is done
+        result = standard.run("run", standard.standard_job, *asks)
+        assert result.code == 0, result.stderr
+        assert "engine.max_batch_tokens: the job asks for 300, and 600 stays, with which this run was" in result.stderr
+        assert "output.shard_rows: the job asks for 50, and 20 stays" in result.stderr
+        assert result.stderr.count("the job asks for") == 2
+    assert standard.is_like(finished)

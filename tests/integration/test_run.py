@@ -253,7 +253,7 @@ def test_the_summary_adds_up(done: Workshop, finished: Finished) -> None:
     assert list(shown) == [
         *("rows", "labels", "empty", "quarantined", "truncated", "duplicates", "time", "speed", "output"),
     ]
-    assert shown["rows"] == "150 in 8 shard(s)"
+    assert shown["rows"] == "150 in 8 shards"
     assert shown["quarantined"] == "2 (bad_record 2)"
     assert shown["output"] == summary["output"] == str(finished.folder / done.output.name)
 

@@ -94,7 +94,7 @@ def test_a_signal_while_the_model_loads(standard: Workshop) -> None:
     model = standard.folder / "model"
     write_large_checkpoint(standard.model, model)
     running = standard.start("run", standard.job(model={"path": str(model)}), hook=None)
-    stop_at(standard, running, lambda: "input: 2 file(s)" in running.stderr)
+    stop_at(standard, running, lambda: "input: 2 files" in running.stderr)
     assert not (standard.state / "run.json").exists()
 
 

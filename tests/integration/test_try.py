@@ -117,4 +117,4 @@ def test_a_reader_that_goes_away_is_no_fault(standard: Workshop) -> None:
     """`| head -1` ends it quietly."""
     ended = standard.run("try", standard.standard_job, "--rows", "100", script='"$@" | head -1')
     assert ended.code == 0
-    assert ended.stdout == "texts       the first 100 row(s) of the input, from 2 of 2 file(s)\n"
+    assert ended.stdout == "texts       the first 100 rows of the input, from 2 of 2 files\n"

@@ -176,7 +176,7 @@ def test_damage_is_found_and_named(done: Workshop, kind: str) -> None:
     assert result.code == 9, result.stderr
     for text in expected:
         assert text in result.stdout
-    assert "finding(s): these results are not what the run wrote" in result.stderr
+    assert ": these results are not what the run wrote" in result.stderr
 
 
 def test_an_undamaged_output_passes_and_nothing_is_written(done: Workshop) -> None:
@@ -184,7 +184,7 @@ def test_an_undamaged_output_passes_and_nothing_is_written(done: Workshop) -> No
     before = {path: path.stat().st_mtime_ns for path in done.folder.rglob("*")}
     result = done.run("verify", done.output, extra={"GUARD_FORBIDS": "torch", "GUARD_NETWORK": "1"})
     assert (result.code, result.stderr) == (0, "")
-    assert result.stdout.startswith("8 of 8 shard(s), 150 rows, ")
+    assert result.stdout.startswith("8 of 8 shards, 150 rows, ")
     assert result.stdout.endswith("everything is as it should be\n")
     assert {path: path.stat().st_mtime_ns for path in done.folder.rglob("*")} == before
 
@@ -213,7 +213,7 @@ def test_the_input_need_not_be_there(done: Workshop) -> None:
     shutil.rmtree(done.input)
     result = done.run("verify", done.output)
     assert result.code == 0
-    assert "note: 2 of 2 input file(s) cannot be read any more and were not compared" in result.stdout
+    assert "note: 2 of 2 input files cannot be read any more and were not compared" in result.stdout
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ def test_a_run_under_way_lacks_shards(standard: Workshop) -> None:
     assert result.code == 9
     assert "scores/part-00002.parquet" not in result.stdout
     assert "scores/part-00003.parquet: is missing; run the job again" in result.stdout
-    assert "3 of 8 shard(s), 60 rows" in result.stdout
+    assert "3 of 8 shards, 60 rows" in result.stdout
     assert standard.run("run", standard.standard_job).code == 0
     (standard.state / "journal/part-00003.journal").touch()
     result = standard.run("verify", standard.output)

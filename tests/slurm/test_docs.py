@@ -76,7 +76,7 @@ def test_the_recipes(lab: SlurmLab, folder: Path) -> None:
             lab.wait_until(lambda: not lab.command("squeue", "-h").strip())
             logs = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("out/news/state/slurm/*.log")}
             assert (folder / "out/news/_SUCCESS").exists(), logs
-            assert "rows        40 in 4 shard(s)" in logs["finish.log"]
+            assert "rows        40 in 4 shards" in logs["finish.log"]
     assert num_submitted == 6
 
 

@@ -27,7 +27,7 @@ def test_an_array_of_four_makes_a_single_runs_output(cluster: Cluster, finished:
     assert cluster.shop.is_like(finished)
     assert cluster.lab.tasks(job.array) == dict.fromkeys(range(1, 5), "COMPLETED")
     assert cluster.exit_code(job.closing) == 0
-    assert "rows        150 in 8 shard(s)" in cluster.log("finish")
+    assert "rows        150 in 8 shards" in cluster.log("finish")
     assert "this is part 3/4" in cluster.log("task-3-of-4")
     again = cluster.shop.run(
         "slurm", cluster.shop.standard_job, "--tasks", "4", "--submit", extra=cluster.lab.environment
@@ -44,7 +44,7 @@ def test_a_cancelled_task_and_one_that_never_ran_are_sent_again(cluster: Cluster
     cluster.lab.command("scancel", f"{job.array}_2")
     cluster.wait_for_end(job)
     assert cluster.exit_code(job.closing) == 9
-    assert "of part(s) 2, 4 of 4" in cluster.log("finish")
+    assert "of parts 2, 4 of 4" in cluster.log("finish")
     assert "part 2/4 ended: " in cluster.log("finish")
     assert "stopped by SIGTERM" in cluster.log("task-2-of-4")
     assert "part 4/4 has not begun" in cluster.log("finish")
@@ -110,7 +110,7 @@ def test_the_same_job_submitted_twice_at_once(cluster: Cluster, finished: Finish
     assert cluster.shop.is_like(finished)
     logs = cluster.log("task-1-of-2") + cluster.log("task-2-of-2")
     assert logs.count("another run holds part") + logs.count("complete: nothing to score") == 2, logs
-    assert "rows        150 in 8 shard(s)" in cluster.log("finish")
+    assert "rows        150 in 8 shards" in cluster.log("finish")
 
 
 def test_two_hundred_tasks_for_forty_shards(cluster: Cluster) -> None:
