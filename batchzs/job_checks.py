@@ -5,7 +5,6 @@ file's problems are all found in one go, whichever kind they are. It imports no 
 keys up in is handed over.
 """
 
-import codecs
 import difflib
 import os
 import re
@@ -29,10 +28,6 @@ _PATH_KEYS: tuple[KeyPath, ...] = (
     ("model", "cache_dir"),
     ("output", "path"),
 )
-
-
-#: Codecs that Python calls text encodings and no file is written in.
-_NO_FILE_ENCODINGS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 
 
 def value_at(job: Located, path: KeyPath) -> tuple[bool, Any]:
@@ -130,28 +125,6 @@ def _resolve(job: Located, path: KeyPath, text: str) -> str:
         job.report(path, f"{quoted(text)} {fault}")
         return text
     return resolved
-
-
-def checked_encoding(name: str) -> str:
-    """Find an encoding that text files are written in.
-
-    Returns:
-        Python's name of it.
-
-    Raises:
-        ValueError: there is none of this name, with some that there are.
-    """
-    try:
-        codec = codecs.lookup(name).name
-        "".encode(name)  # refuses codecs from bytes to bytes, such as base64
-    except (LookupError, ValueError):  # ValueError: what no codec's name can hold
-        codec = ""
-    if not codec or codec in _NO_FILE_ENCODINGS:
-        raise ValueError(
-            f"found {quoted(name)}, expected an encoding of text files: utf-8, gb18030, gbk, big5, utf-16, "
-            "utf-16-le, utf-16-be, latin-1, or another one that Python knows"
-        )
-    return codec
 
 
 def report_taken_names(job: Located, added: Sequence[str], prefix: str) -> None:

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from batchzs.dates import checked_time_zone
-from batchzs.job_checks import checked_encoding
 from batchzs.job_keys import Key
 from batchzs.located import quoted
+from batchzs.text_encodings import checked_encoding
 
 
 def as_tuple(value: object) -> object:

@@ -83,6 +83,7 @@ REFUSED_VALUES = [
     ("input", "partitions: yes", "input.partitions: found yes, expected drop or keep"),
     ("input", "encoding: utf-9", 'input.encoding: found "utf-9", expected an encoding of text files: utf-8, gb18030'),
     ("input", "encoding: base64", 'input.encoding: found "base64"'),
+    ("input", "encoding: hz", 'input.encoding: files in "hz" cannot be read line by line; convert them to UTF-8'),
     ("input", "encoding: punycode", 'input.encoding: found "punycode"'),
     ("input", 'encoding: "a\\0"', "input.encoding: found"),
     ("input", "csv: {delimiter: ab}", 'input.csv.delimiter: found "ab", expected one character'),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from batchzs.errors import InputError
+from batchzs.text_encodings import is_read_by_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +32,6 @@ UNDECODABLE = "\udc80"
 
 _CHUNK_BYTES = 2**20
 _MARK_ERRORS = "batchzs-mark"
-_STATEFUL = ("utf-7", "hz", "iso2022")  # a line of these cannot be decoded without those before it
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -92,11 +92,10 @@ def detect_codec(path: Path, encoding: str) -> TextCodec:
 def _canonical(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
-        sample = '\n\r",'.encode(name)
+        can_be_read = is_read_by_lines(name)
     except LookupError as exc:  # also codecs that are no text encodings, such as rot13
         raise InputError(f"input.encoding: {encoding!r} is not an encoding that Python knows") from exc
-    wide = name.startswith(("utf-16", "utf-32"))
-    if name.startswith(_STATEFUL) or not (wide or name == "utf-8-sig" or sample == b'\n\r",'):
+    if not can_be_read:
         raise InputError(f"input.encoding: files in {encoding!r} cannot be read line by line; convert them to UTF-8")
     return "utf-8" if name == "utf-8-sig" else name
 
