@@ -22,9 +22,18 @@ from typing import ClassVar
 
 
 class BatchzsError(Exception):
-    """The root of the tree: raised as it is only where batchzs itself is at fault."""
+    """The root of the tree: raised as it is only where batchzs itself is at fault.
+
+    Args:
+        message: for people.
+        key: the job's key that is to be looked at, such as `input.text`; commands on a job add where it is written.
+    """
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str = "", *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class UsageError(BatchzsError):

@@ -294,7 +294,7 @@ def _find_files(context: RunContext, spec: ReadSpec) -> Sequence[FoundFile]:
     except InputError as exc:
         if context.options.day is None:
             raise
-        raise InputError(f"{exc} (the date is {context.options.day})") from exc
+        raise InputError(f"{exc} (the date is {context.options.day})", key=exc.key) from exc
 
 
 def refuse_output_over_input(job: JobConfig, paths: RunPaths) -> None:
@@ -303,7 +303,8 @@ def refuse_output_over_input(job: JobConfig, paths: RunPaths) -> None:
         if paths.output == Path(path) or paths.output in Path(path).parents:
             raise UsageError(
                 f"output.path: {paths.output} holds the input {path}, and what lies in an output is never read as "
-                "input; choose another folder, one inside the input's, say"
+                "input; choose another folder, one inside the input's, say",
+                key="output.path",
             )
 
 
@@ -316,7 +317,8 @@ def refuse_meaningless_settings(job: JobConfig, found: Sequence[FoundFile]) -> N
     ):
         if is_set and kind not in formats:
             raise UsageError(
-                f"{key}: means nothing for {kind} ({found[0].name}), only for {', '.join(formats)}; remove it"
+                f"{key}: means nothing for {kind} ({found[0].name}), only for {', '.join(formats)}; remove it",
+                key=key,
             )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from batchzs.errors import UsageError
+from batchzs.errors import BatchzsError, UsageError
 from batchzs.logs import log_to_stream
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ new_files_option = click.option(
 
 
 def job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the arguments that every command on a job takes."""
+    """Add the arguments that every command on a job takes, and the lines of its keys to errors."""
+    command = _with_places(command)
     for decorator in (
         click.argument("job", type=click.Path(path_type=Path)),
         click.option(
@@ -52,6 +54,23 @@ def job_options(command: Callable[..., None]) -> Callable[..., None]:
     ):
         command = decorator(command)
     return command
+
+
+def _with_places(command: Callable[..., None]) -> Callable[..., None]:
+    """Have errors that name a key of the job say where it is written."""
+
+    @functools.wraps(command)
+    def with_places(*, job: Path, overrides: tuple[str, ...], **given: Any) -> None:
+        try:
+            command(job=job, overrides=overrides, **given)
+        except BatchzsError as error:
+            if error.key is None:
+                raise
+            from batchzs.job_places import placed
+
+            raise type(error)(placed(str(error), error.key, job, overrides)) from error
+
+    return with_places
 
 
 def selection_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -62,9 +62,12 @@ def find_files(spec: ReadSpec, exclude: Sequence[Path]) -> tuple[FoundFile, ...]
     roots: list[str] = []
     for item in items:
         path = str(Path(item).absolute())
-        paths, root = search.item(path)
+        try:
+            paths, root = search.item(path)
+        except InputError as exc:
+            raise InputError(str(exc), key="input.path") from exc
         if not paths:
-            raise InputError(f"{item}: no readable files{_skipped_ending(search.num_skipped)}")
+            raise InputError(f"{item}: no readable files{_skipped_ending(search.num_skipped)}", key="input.path")
         found.extend(_in_order(paths, root))
         roots.append(root)
     if not found:

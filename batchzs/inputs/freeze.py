@@ -104,7 +104,7 @@ _Frozen = tuple[list["ScannedFile"], "Mapping[str, pl.DataType]"]
 def _refuse_repeated(spec: ReadSpec) -> None:
     for role, names in (("text", spec.text), ("keep", spec.keep)):
         if names != "all" and len(set(names)) != len(names):
-            raise InputError(f"input.{role} names a column more than once: {', '.join(names)}")
+            raise InputError(f"input.{role} names a column more than once: {', '.join(names)}", key=f"input.{role}")
 
 
 def _freeze_csv(

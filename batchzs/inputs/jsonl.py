@@ -75,14 +75,18 @@ class JsonTypes:
         keys = list(self._seen) if self._keep == "all" else self._keep
         for key in keys:
             if self._seen and key not in self._kinds:
-                raise InputError(f"input.keep: no record has the key {key!r}; keys: {list_names(list(self._seen))}")
+                raise InputError(
+                    f"input.keep: no record has the key {key!r}; keys: {list_names(list(self._seen))}", key="input.keep"
+                )
         return {key: _dtype(self._kinds.get(key, 0)) for key in keys}
 
     def require_text(self, spec: ReadSpec) -> None:
         """Refuse an input of which no record has one of the text keys; one without any record passes."""
         for key in spec.text:
             if self._seen and key not in self._seen:
-                raise InputError(f"input.text: no record has the key {key!r}; keys: {list_names(list(self._seen))}")
+                raise InputError(
+                    f"input.text: no record has the key {key!r}; keys: {list_names(list(self._seen))}", key="input.text"
+                )
 
 
 def _kind(value: object) -> int:
@@ -158,7 +162,7 @@ def scan_jsonl(
         digest = reader.finish(found)
     if names and not any(key in names for key in spec.text):
         wanted, there = list_names(spec.text), list_names(list(names))
-        raise InputError(f"{found.path}: no record has a text key ({wanted}); keys: {there}")
+        raise InputError(f"{found.path}: no record has a text key ({wanted}); keys: {there}", key="input.text")
     return ScannedFile(digest, num_rows, tally.num_bad, tuple(seek_points), (), tuple(names))
 
 

@@ -53,7 +53,10 @@ def check_text_columns(spec: ReadSpec, found: FoundFile, schema: Schema) -> None
     require_columns(found, list(schema), spec.text, role="input.text")
     for name in spec.text:
         if normalised(schema[name]) not in (pl.String, pl.Null):
-            raise InputError(f"{found.path}: column {name!r} (input.text) is of type {schema[name]}, expected strings")
+            raise InputError(
+                f"{found.path}: column {name!r} (input.text) is of type {schema[name]}, expected strings",
+                key="input.text",
+            )
 
 
 def carried_columns(keep: Sequence[str], files: Sequence[tuple[FoundFile, Schema]]) -> Schema:
@@ -71,7 +74,7 @@ def carried_columns(keep: Sequence[str], files: Sequence[tuple[FoundFile, Schema
             try:
                 dtype_to_text(own)
             except ValueError as exc:
-                raise InputError(f"{found.path}: column {name!r} (input.keep): {exc}") from exc
+                raise InputError(f"{found.path}: column {name!r} (input.keep): {exc}", key="input.keep") from exc
             joined = common_dtype(types[name], own) if name in types else own
             if joined is None:
                 why = _why_not(types[name], own)

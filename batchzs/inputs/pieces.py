@@ -129,7 +129,9 @@ def require_columns(found: FoundFile, names: Sequence[str], needed: Iterable[str
     """
     for name in needed:
         if name not in names:
-            raise InputError(f"{found.path}: no column {name!r} ({role}); its columns are: {list_names(names)}")
+            raise InputError(
+                f"{found.path}: no column {name!r} ({role}); its columns are: {list_names(names)}", key=role
+            )
 
 
 def list_names(names: Sequence[str], limit: int = 50) -> str:

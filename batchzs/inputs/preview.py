@@ -125,7 +125,8 @@ def _require_keys(spec: ReadSpec, heads: Sequence[_Head]) -> None:
     for name in spec.text:
         if keys and name not in keys:
             raise InputError(
-                f"input.text: none of the first {num_rows} records has the key {name!r}; keys: {list_names(keys)}"
+                f"input.text: none of the first {num_rows} records has the key {name!r}; keys: {list_names(keys)}",
+                key="input.text",
             )
     for name in spec.keep:
         if keys:

@@ -77,7 +77,10 @@ def detect_codec(path: Path, encoding: str) -> TextCodec:
     if not name.startswith("utf-32"):  # its little-endian mark begins like that of UTF-16
         for mark, marked in _BYTE_ORDER_MARKS:
             if head.startswith(mark) and marked != name:
-                raise InputError(f"{path}: begins with the byte-order mark of {marked}, the job says {encoding}")
+                raise InputError(
+                    f"{path}: begins with the byte-order mark of {marked}, the job says {encoding}",
+                    key="input.encoding",
+                )
     try:
         own_mark = "\ufeff".encode(name)
     except UnicodeEncodeError:

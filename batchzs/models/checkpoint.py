@@ -121,7 +121,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
             batchzs does not run.
     """
     if not directory.is_dir():
-        raise ModelError(f"{directory}: no such model directory (model.path in the job)")
+        raise ModelError(f"{directory}: no such model directory (model.path in the job)", key="model.path")
     _refuse_gaps(directory)
     config = _read_json(directory / "config.json")
     model_type = config.get("model_type")

@@ -78,11 +78,14 @@ def resolve_classes(
         names = ", ".join(f"{index}: {name}" for index, name in sorted(id2label.items())) or "none"
         raise ModelError(
             "the checkpoint does not say which class is entailment and which contradiction "
-            f"(class names in config.json: {names}): state model.entailment_id and model.contradiction_id in the job"
+            f"(class names in config.json: {names}): state model.entailment_id and model.contradiction_id in the job",
+            key="model",
         )
     for key, index in (("entailment_id", entailment), ("contradiction_id", contradiction)):
         if not 0 <= index < num_classes:
-            raise ModelError(f"model.{key} is {index}, but the checkpoint has classes 0 to {num_classes - 1}")
+            raise ModelError(
+                f"model.{key} is {index}, but the checkpoint has classes 0 to {num_classes - 1}", key=f"model.{key}"
+            )
     if entailment == contradiction:
         raise ModelError(f"entailment and contradiction are both class {entailment}: they must differ")
     neutral = 3 - entailment - contradiction if num_classes == 3 else None
@@ -114,12 +117,14 @@ def _settle(stated: int | None, usual: int | None, meaning: str, id2label: Mappi
     found = [index for index, name in id2label.items() if name.strip().lower() in _NAMES[meaning]]
     if len(found) > 1:
         raise ModelError(
-            f"config.json names {len(found)} classes as {meaning} ({found}): state model.{meaning}_id in the job"
+            f"config.json names {len(found)} classes as {meaning} ({found}): state model.{meaning}_id in the job",
+            key="model",
         )
     named = found[0] if found else None
     if usual is not None and named is not None and named != usual:
         raise ModelError(
             f"config.json names class {named} as {meaning}, but StructBERT's zero-shot checkpoints have it at {usual}: "
-            "state model.entailment_id and model.contradiction_id in the job to say which holds"
+            "state model.entailment_id and model.contradiction_id in the job to say which holds",
+            key="model",
         )
     return named if usual is None else usual

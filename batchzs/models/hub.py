@@ -70,7 +70,8 @@ def locate_model(model: ModelConfig, *, offline: bool, download: SnapshotDownloa
         revision = "" if model.revision is None else f" in revision {model.revision}"
         raise ModelError(
             f"{model.id}{revision} is not in {where}, or not whole, and it may not be fetched now: "
-            "run `batchzs fetch JOB` where there is a network, with the same model.cache_dir"
+            "run `batchzs fetch JOB` where there is a network, with the same model.cache_dir",
+            key="model.id",
         )
     try:
         return Path(
@@ -85,7 +86,8 @@ def locate_model(model: ModelConfig, *, offline: bool, download: SnapshotDownloa
     except Exception as exc:
         raise ModelError(
             f"{model.id} could not be fetched from the hub ({_one_line(exc)}): check the id, the revision and the "
-            "network, or put the model's directory into model.path"
+            "network, or put the model's directory into model.path",
+            key="model.id",
         ) from exc
 
 

@@ -132,7 +132,10 @@ def read_fitting(job: JobConfig, directory: Path) -> tuple[Checkpoint, Checkpoin
     )
     limit = checkpoint.max_length
     if limit is not None and job.engine.max_length > limit:
-        raise UsageError(f"engine.max_length is {job.engine.max_length}, but the model takes at most {limit} tokens")
+        raise UsageError(
+            f"engine.max_length is {job.engine.max_length}, but the model takes at most {limit} tokens",
+            key="engine.max_length",
+        )
     tokenizer = load_tokenizer(checkpoint)
     hypotheses = tokenizer.encode([label.hypothesis for label in job.labels])
     check_hypotheses_fit(

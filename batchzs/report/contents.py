@@ -11,6 +11,7 @@ from batchzs.input_texts import InputTexts, Place
 from batchzs.output import NON_FINITE
 from batchzs.records import ShardRecord, read_record
 from batchzs.report.aggregate import Aggregates, UncertainRow, aggregate
+from batchzs.report.truth_section import section_to_json
 from batchzs.report.work import Work, work_of
 from batchzs.status import read_status
 
@@ -83,7 +84,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
         **asdict(report.aggregates),
         "work": asdict(report.work),
         "unread": report.unread,
-        "truth": None if report.truth is None else asdict(report.truth),
+        "truth": None if report.truth is None else section_to_json(report.truth),
     }
 
 

@@ -15,6 +15,7 @@ from batchzs.report import charts, truth_charts
 from batchzs.report.binning import NUM_SCORE_BINS
 from batchzs.report.drawing import NARROW, WIDE
 from batchzs.report.wording import moment, moment_of_day, number, share
+from batchzs.tables import decimal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -265,10 +266,10 @@ def speed_figure(report: Report) -> Figure | None:
 
 def confusion_figure(truth: TruthSection) -> Figure:
     """Which label rows of each true label got; many labels' are put together."""
-    names = [label.name for label in truth.labels][:_MAX_BARS]
-    num_rest = len(truth.labels) - len(names)
+    names = [label.name for label in truth.report.labels][:_MAX_BARS]
+    num_rest = len(truth.report.labels) - len(names)
     ends = ["others", "(none)"] if num_rest else ["(none)"]
-    cells = [_put_together(row, len(names)) for row in truth.confusion[: len(names)]]
+    cells = [_put_together(row, len(names)) for row in truth.confusion()[: len(names)]]
     rows = tuple((name, *(number(cell) for cell in of_name)) for name, of_name in zip(names, cells, strict=True))
     return Figure(
         "Which labels are taken for which",
@@ -292,10 +293,11 @@ def _put_together(cells: Sequence[int], num_kept: int) -> list[int]:
 
 def calibration_figure(truth: TruthSection) -> Figure:
     """How right scores are."""
-    rows = tuple((f"{one.mean_score:.3f}", f"{one.accuracy:.3f}", number(one.num_rows)) for one in truth.calibration)
+    bins = truth.filled_bins
+    rows = tuple((decimal(one.mean_score, 3), decimal(one.accuracy, 3), number(one.num_rows)) for one in bins)
     return Figure(
         "Calibration",
-        truth_charts.calibration_chart(truth.calibration),
+        truth_charts.calibration_chart(bins),
         "Line chart of accuracy by mean score; the table has the numbers.",
         "On the dashed line a score of 0.8 is right in 80 of 100 rows; below it scores promise more than they keep.",
         Table("Accuracy by score", ("mean score", "accuracy", "rows"), rows),

@@ -11,7 +11,7 @@ from batchzs.report.drawing import BAR, NARROW, PALE, data, names_axis, svg
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batchzs.report.truth_section import CalibrationBin
+    from batchzs.truth.metrics import CalibrationBin
 
 _MAX_NAME_EM = 5.0
 
@@ -46,7 +46,7 @@ def heat_map(names: Sequence[str], columns: Sequence[str], cells: Sequence[Seque
 
 
 def calibration_chart(bins: Sequence[CalibrationBin]) -> str:
-    """How right rows are against how sure they are; on the line both agree."""
+    """How right rows are against how sure they are, in bins that have rows; on the line both agree."""
     axis = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f")
     scale = alt.Scale(domain=[0, 1], nice=False)
     x = alt.X("score:Q", title="mean score", scale=scale, axis=axis)

@@ -5,13 +5,13 @@ Where the truth lies is `truth.column`'s matter, and every number is `truth.metr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
-from batchzs.report.truth_section import CalibrationBin, LabelTruth, TruthSection, WantedPrecision
-from batchzs.truth.metrics import TruthReport, hold_rows
+from batchzs.report.truth_section import TruthSection
+from batchzs.truth.metrics import hold_rows
 
 if TYPE_CHECKING:
     from batchzs.finished import FinishedRun
@@ -33,15 +33,8 @@ def hold_run_against_truth(run: FinishedRun, column: TruthColumn, wanted: float 
     rows = pl.concat([_known_rows(run, column, index) for index in range(len(run.shards)) if _is_there(run, index)])
     known = rows.filter(pl.col("truth").is_not_null())
     report, threshold = hold_rows(known, wanted)
-    found = None
-    if wanted is not None:
-        found = WantedPrecision(
-            wanted,
-            threshold=None if threshold is None else threshold.threshold,
-            precision=None if threshold is None else threshold.precision,
-            coverage=None if threshold is None else threshold.coverage,
-        )
-    return _section(report, column.name, rows.height - known.height, found)
+    report = replace(report, num_unknown=rows.height - known.height)
+    return TruthSection(column.name, report, wanted, threshold)
 
 
 def _is_there(run: FinishedRun, index: int) -> bool:
@@ -63,24 +56,3 @@ def _known_rows(run: FinishedRun, column: TruthColumn, index: int) -> pl.DataFra
         best = given.fill_null(labels.gather(places.fill_null(0)).set(places.is_null(), None))
     rows = pl.DataFrame({"truth": truth, "given": given, "best": best, "score": frame[names["score"]]})
     return rows.with_columns(pl.col("score").fill_null(float("nan"))).filter(frame[names["status"]] == "ok")
-
-
-def _section(report: TruthReport, column: str, num_unknown: int, wanted: WantedPrecision | None) -> TruthSection:
-    places = {label.name: place for place, label in enumerate(report.labels)}
-    confusion = np.zeros((len(places), len(places) + 1), dtype=np.int64)  # the last column: no label
-    for one in report.confusions:
-        confusion[places[one.truth], len(places) if one.given is None else places[one.given]] = one.num_rows
-    return TruthSection(
-        column=column,
-        num_rows=report.num_rows,
-        num_unknown=num_unknown,
-        accuracy=report.accuracy,
-        labels=tuple(LabelTruth(one.name, one.num_true, one.num_given, one.num_correct) for one in report.labels),
-        confusion=tuple(tuple(row) for row in confusion.tolist()),
-        calibration=tuple(
-            CalibrationBin(one.num_rows, one.mean_score, one.accuracy)
-            for one in report.calibration
-            if one.mean_score is not None and one.accuracy is not None
-        ),
-        wanted=wanted,
-    )

@@ -1,47 +1,16 @@
-"""What a report says where the true labels are known: types only, filled by what joins them from the input."""
+"""What a report says where the true labels are known: the numbers of `truth.metrics`, and of which column they are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 
-@dataclass(frozen=True, slots=True)
-class LabelTruth:
-    """One label held against the truth."""
+from batchzs.truth.text import truth_to_json
 
-    name: str
-    num_true: int  # rows whose true label it is
-    num_named: int  # rows that got it
-    num_right: int  # both
-
-    @property
-    def precision(self) -> float | None:
-        """Of the rows that got the label, the share that is right."""
-        return self.num_right / self.num_named if self.num_named else None
-
-    @property
-    def recall(self) -> float | None:
-        """Of the rows whose label it is, the share that got it."""
-        return self.num_right / self.num_true if self.num_true else None
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationBin:
-    """Rows whose scores are alike: how sure the scores are, and how right."""
-
-    num_rows: int
-    mean_score: float
-    accuracy: float
-
-
-@dataclass(frozen=True, slots=True)
-class WantedPrecision:
-    """The lowest threshold at which the rows that keep a label are right often enough."""
-
-    wanted: float
-    threshold: float | None  # None: no threshold reaches it
-    precision: float | None  # what is reached
-    coverage: float | None  # the share of rows that keep a label
+if TYPE_CHECKING:
+    from batchzs.truth.metrics import CalibrationBin, PrecisionThreshold, TruthReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +18,24 @@ class TruthSection:
     """An output held against a column of true labels."""
 
     column: str
-    num_rows: int  # scored rows whose true label is known
-    num_unknown: int  # scored rows without one
-    accuracy: float | None
-    labels: tuple[LabelTruth, ...]  # true or given, by their number of true rows
-    confusion: tuple[tuple[int, ...], ...]  # [true label][label it got], both in the order of `labels`, then: none
-    calibration: tuple[CalibrationBin, ...]
-    wanted: WantedPrecision | None
+    report: TruthReport  # over scored rows
+    wanted: float | None  # the precision that a threshold is looked for; None: none is
+    threshold: PrecisionThreshold | None  # None: no threshold reaches it, or none is wanted
+
+    @property
+    def filled_bins(self) -> list[CalibrationBin]:
+        """The bins of scores that have rows."""
+        return [one for one in self.report.calibration if one.num_rows]
+
+    def confusion(self) -> list[list[int]]:
+        """Rows by true label and label they got, both in the order of the report's labels, then: none."""
+        places = {label.name: place for place, label in enumerate(self.report.labels)}
+        counts = np.zeros((len(places), len(places) + 1), dtype=np.int64)
+        for one in self.report.confusions:
+            counts[places[one.truth], len(places) if one.given is None else places[one.given]] = one.num_rows
+        return [[int(count) for count in row] for row in counts]
+
+
+def section_to_json(section: TruthSection) -> dict[str, Any]:
+    """Write a section as `decide --json` writes the truth, with its column."""
+    return {"column": section.column, **truth_to_json(section.report, section.threshold)}

@@ -70,9 +70,12 @@ def test_a_wrong_job_file(workshop: Workshop, content: bytes, messages: list[str
 
 
 INPUT_FAULTS: dict[str, tuple[Callable[[Workshop], dict[str, Any]], list[str]]] = {
-    "missing file": (lambda _: {"path": "没有.csv"}, ["没有.csv: there is no such file or directory"]),
+    "missing file": (
+        lambda _: {"path": "没有.csv"},
+        [".yaml:", "input.path: ", "没有.csv: there is no such file or directory"],
+    ),
     "empty glob": (lambda _: {"path": "none/*.csv"}, ["none/*.csv: nothing matches"]),
-    "missing column": (lambda _: {"text": "正文"}, ["part-2.csv: no column '正文' (input.text)", "id, text"]),
+    "missing column": (lambda _: {"text": "正文"}, [".yaml:", "part-2.csv: no column '正文' (input.text)", "id, text"]),
     "missing kept column": (lambda _: {"keep": ["日期"]}, ["no column '日期' (input.keep)"]),
     "no bytes": (lambda w: write(w, "空.csv", b""), ["空.csv: the file has no bytes at all"]),
     "no Parquet": (lambda w: write(w, "a.parquet", b"PAR1 no"), ["a.parquet: is not a complete Parquet file"]),
@@ -113,12 +116,12 @@ def change_config(workshop: Workshop, **changes: Any) -> None:
 
 
 MODEL_FAULTS: dict[str, tuple[Callable[[Workshop], object], list[str]]] = {
-    "no directory": (lambda w: shutil.rmtree(w.folder / "model"), ["model: no such model directory"]),
+    "no directory": (lambda w: shutil.rmtree(w.folder / "model"), [".yaml:", "model: no such model directory"]),
     "no config": (lambda w: (w.folder / "model/config.json").unlink(), ["has no config.json"]),
     "no weights": (lambda w: (w.folder / "model/pytorch_model.bin").unlink(), ["has neither pytorch_model.bin nor"]),
     "unknown classes": (
         lambda w: change_config(w, model_type="bert", id2label={"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}),
-        ["does not say which class is entailment", "0: LABEL_0", "model.entailment_id"],
+        [".yaml:", "does not say which class is entailment", "0: LABEL_0", "model.entailment_id"],
     ),
     "classes contradict": (
         lambda w: change_config(w, id2label={"0": "contradiction", "1": "neutral", "2": "entailment"}),

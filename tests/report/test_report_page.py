@@ -16,7 +16,8 @@ from batchzs.finished import open_run
 from batchzs.report.contents import Report, gather, report_to_json
 from batchzs.report.page import render
 from batchzs.report.shown import fitted, shown, width_em
-from batchzs.report.truth_section import CalibrationBin, LabelTruth, TruthSection, WantedPrecision
+from batchzs.report.truth_section import TruthSection
+from batchzs.truth.metrics import CalibrationBin, Confusion, LabelMetrics, PrecisionThreshold, TruthReport
 from tests.builders import odd_folder
 from tests.made_outputs import MadeOutput, make_output
 
@@ -248,16 +249,33 @@ def test_the_size_does_not_grow_with_rows(tmp_path: Path) -> None:
 
 def made_up_truth() -> TruthSection:
     """A truth section, its numbers made up."""
-    return TruthSection(
-        column="topic",
+    report = TruthReport(
         num_rows=100,
         num_unknown=3,
-        accuracy=0.9,
-        labels=(LabelTruth("科技", 50, 52, 46), LabelTruth("体育", 50, 40, 40), LabelTruth("财经", 0, 0, 0)),
-        confusion=((46, 2, 0, 2), (6, 40, 0, 4), (0, 0, 0, 0)),
-        calibration=(CalibrationBin(30, 0.55, 0.5), CalibrationBin(70, 0.93, 0.97)),
-        wanted=WantedPrecision(0.95, 0.7321, 0.951, 0.83),
+        num_given=94,
+        num_correct=90,
+        labels=(LabelMetrics("科技", 50, 52, 46), LabelMetrics("体育", 50, 40, 40), LabelMetrics("财经", 0, 2, 0)),
+        confusions=(
+            Confusion("科技", "科技", 46),
+            Confusion("体育", "体育", 40),
+            Confusion("体育", "科技", 6),
+            Confusion("体育", None, 4),
+            Confusion("科技", "财经", 2),
+            Confusion("科技", None, 2),
+        ),
+        calibration=(
+            CalibrationBin(0.0, 0.5, 0, None, None),
+            CalibrationBin(0.5, 0.6, 30, 0.55, 0.5),
+            CalibrationBin(0.9, 1.0, 70, 0.93, 0.97),
+        ),
+        calibration_error=0.043,
     )
+    return TruthSection("topic", report, 0.95, PrecisionThreshold(0.95, 0.7321, 0.951, 83, 0.83))
+
+
+def test_the_confusion_of_labels() -> None:
+    """A line for each true label, a column for each given one, and the rows without a label last."""
+    assert made_up_truth().confusion() == [[46, 0, 2, 2], [6, 40, 0, 4], [0, 0, 0, 0]]
 
 
 def test_labels_held_against_the_truth(tmp_path: Path) -> None:
@@ -267,15 +285,16 @@ def test_labels_held_against_the_truth(tmp_path: Path) -> None:
     for words in ("accuracy90.0 %", "threshold for 95 % precision0.7321", "95.1 % right, of 83.0 % of the rows"):
         assert words.replace(" ", "") in text.replace(" ", "")
     assert "科技88.5%92.0%" in text.replace(" ", "")
-    unreachable = replace(made_up_truth(), wanted=WantedPrecision(0.99, None, None, None), calibration=())
+    truth = made_up_truth()
+    unreachable = replace(truth, wanted=0.99, threshold=None, report=replace(truth.report, calibration=()))
     assert "no threshold reaches it" in render(replace(report, truth=unreachable))
 
 
 def test_the_truth_of_many_labels(tmp_path: Path) -> None:
     """The confusion table keeps thirty of them and puts the rest together."""
-    labels = tuple(LabelTruth(f"标签{place}", 2, 2, 1) for place in range(300))
-    confusion = tuple(tuple(int(row == column) for column in range(301)) for row in range(300))
-    truth = replace(made_up_truth(), labels=labels, confusion=confusion)
+    labels = tuple(LabelMetrics(f"标签{place}", 2, 2, 1) for place in range(300))
+    confusions = tuple(Confusion(label.name, label.name, 1) for label in labels)
+    truth = replace(made_up_truth(), report=replace(made_up_truth().report, labels=labels, confusions=confusions))
     page = render(replace(report_of(make_output(tmp_path, ["甲", "乙"])), truth=truth))
     assert "others" in Outline(page).text
     assert len(page) < 400_000
