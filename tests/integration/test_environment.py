@@ -217,7 +217,7 @@ def test_fp16_on_a_cpu(standard: Workshop) -> None:
     assert (shard["device"], shard["precision"]) == ("cpu", "fp32")
 
 
-@pytest.mark.parametrize("precision", ["auto", "fp16"])
+@pytest.mark.parametrize("precision", [pytest.param("auto", marks=pytest.mark.slow), "fp16"])
 def test_a_run_begun_in_fp16_on_a_gpu(standard: Workshop, precision: str) -> None:
     """The first task's precision holds for all: a node that cannot do it refuses with one line, and changes nothing."""
     job = standard.job(engine={"precision": precision, "device": "cpu"})

@@ -126,6 +126,7 @@ def test_a_damaged_shard_is_named(done: Workshop) -> None:
     assert not (done.output / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_labels_held_against_the_truth(standard: Workshop) -> None:
     """The numbers are those of `decide --truth`; a label below the threshold is none; the page has them."""
     lines = [f"第{row}条新闻,{('体育', '财经', '')[row % 3]}" for row in range(60)]

@@ -479,6 +479,7 @@ def test_a_real_model_scores_alike_in_any_batch(standard: Workshop, finished_by_
     assert scores[0].std() > 0.1
 
 
+@pytest.mark.slow
 def test_rows_too_close_to_call_get_the_labels_of_fp32(standard: Workshop, finished_by_model: Finished) -> None:
     """In bf16 every row names the label that it has in fp32; the rows scored again say so and are counted."""
     result = standard.run("run", standard.job(engine={"precision": "bf16"}), "--limit", "80", hook=None)

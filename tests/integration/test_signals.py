@@ -21,6 +21,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 STOPPING_LIMIT_S = 20
 
 
+@pytest.mark.slow
 def test_each_signal_ends_a_run_in_order(standard: Workshop, finished: Finished) -> None:
     """TERM, INT, USR1 and HUP: the run says so, ends with 75 and whole shards; the next one goes on (case S1)."""
     for number in SIGNALS:

@@ -76,6 +76,7 @@ def test_an_array_and_the_step_after_it_are_submitted(standard: Workshop, slurm:
     assert status.code == 2, status.stderr  # nothing has begun
 
 
+@pytest.mark.slow
 def test_only_what_is_unfinished_is_submitted_again(standard: Workshop, slurm: Path) -> None:
     """By the shards that are there, for whatever number of parts is asked for; nothing where all is done."""
     for task in ("1/4", "3/4"):

@@ -61,6 +61,7 @@ def test_a_killed_part_is_gone_on_with(standard: Workshop, finished: Finished, c
     assert (standard.output / "_SUCCESS").exists()
 
 
+@pytest.mark.slow
 def test_locks_of_parts_and_of_the_whole(standard: Workshop, finished: Finished) -> None:
     """The same part twice, a whole run beside a part, a part beside a whole run: 7 and one line; other parts may."""
     hook = {"stand_in": True, "delay_s": 0.3}

@@ -67,6 +67,7 @@ def test_wordings_stand_side_by_side(standard: Workshop) -> None:
     assert not set("█▏▎▍▌▋▊▉…") & set(plain.stdout)
 
 
+@pytest.mark.slow
 def test_wordings_are_held_against_the_truth(workshop: Workshop) -> None:
     """The sample model on sample news: nearly all right, unknown and missing truths named, in text and in JSON."""
     news = pl.read_parquet(SAMPLES / "news.parquet").drop_nulls("topic")
