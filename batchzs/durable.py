@@ -14,8 +14,6 @@ import errno
 import fcntl
 import logging
 import os
-import secrets
-import socket
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -106,7 +104,7 @@ def publish(path: Path, temporary_folder: Path) -> Iterator[IO[bytes]]:
 def _temporary_name(path: Path, temporary_folder: Path) -> Iterator[Path]:
     """A name for what is to become `path`; what still has it when the block ends is removed."""
     # A name that nobody else has: two machines may share a process id, and on a file system without locks an output.
-    temporary = temporary_folder / f"{path.name}.{secrets.token_hex(8)}.tmp"
+    temporary = temporary_folder / f"{path.name}.{_random_name()}.tmp"
     try:
         try:
             yield temporary
@@ -200,9 +198,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def _random_name() -> str:
+    # What `secrets` would give, without the hashes and sockets that it loads for every command.
+    return os.urandom(8).hex()
+
+
 def lock_holder() -> str:
     """What a lock file says of who holds it."""
-    return f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"process {os.getpid()} on {os.uname().nodename} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @dataclass(frozen=True, slots=True)

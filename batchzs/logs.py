@@ -107,10 +107,10 @@ class _StreamHandler(logging.StreamHandler[TextIO]):
     """Writes lines to a terminal below a progress bar without tearing it, and anywhere else as they are."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from tqdm import tqdm
-
+        # Where nobody has loaded tqdm there is no bar to tear; loading it for that would delay the first line.
+        tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
         try:
-            with tqdm.external_write_mode(self.stream):
+            with contextlib.nullcontext() if tqdm is None else tqdm.external_write_mode(self.stream):
                 self.stream.write(self.format(record) + "\n")
                 self.stream.flush()
         except (OSError, ValueError):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
-import socket
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -289,7 +289,7 @@ def _record_again(path: Path, run: SettledRun, shard: Shard) -> ShardRecord:
         write_s=0.0,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         attempt=0,
-        host=socket.gethostname(),
+        host=os.uname().nodename,
         device="unknown",
         device_name="unknown (record lost)",
         precision=run.record.resolved.precision,

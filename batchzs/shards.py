@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import socket
+import os
 import threading
 import time
 from collections import Counter
@@ -304,7 +304,7 @@ class ShardPipeline:
             write_s=0.0,
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
             attempt=attempt.number,
-            host=socket.gethostname(),
+            host=os.uname().nodename,
             device=attempt.placement.device,
             device_name=attempt.placement.name,
             precision=attempt.resolved.precision,

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # nothing of the product depends on them
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -21,7 +23,6 @@ def run_bench(module: str, json_path: Path, *options: str) -> dict[str, object]:
     return result
 
 
-@pytest.mark.slow
 def test_a_small_round_of_the_job_benchmark(tmp_path: Path) -> None:
     """A whole job beside its engine, and everything but the model."""
     options = ("--seconds", "1", "--turns", "1", "--num-labels", "9", "--feed-rows", "1000")

@@ -75,7 +75,7 @@ def test_a_link_in_a_files_place_is_replaced_and_its_target_stays(folder: Path, 
 
 def test_a_link_at_a_temporary_name_gets_no_byte(folder: Path, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who guesses a temporary name stops the file, and turns it nowhere."""
-    monkeypatch.setattr("batchzs.durable.secrets.token_hex", lambda _: "guessed")
+    monkeypatch.setattr("batchzs.durable._random_name", lambda: "guessed")
     (folder.parent / "tmp" / "a.guessed.tmp").symlink_to(outside)
     with pytest.raises(MachineError, match="cannot be written: File exists"):
         publish_bytes(folder / "a", b"ours", folder.parent / "tmp")

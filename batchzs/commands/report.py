@@ -61,20 +61,22 @@ def report(  # noqa: PLR0913 - one parameter an option
     from batchzs.libraries import refuse_old_libraries
 
     refuse_old_libraries()
-    from batchzs.escape import escaped, json_line
     from batchzs.finished import open_run
-    from batchzs.report.contents import gather, report_to_json
+    from batchzs.report.files import page_path, write_page
 
     run = open_run(output)
+    path = page_path(run.paths, None if as_json else target)  # what is wrong with it is known before the long part
+    from batchzs.escape import escaped, json_line
+    from batchzs.report.contents import gather, report_to_json
+
     section = None if truth is None else _truth(run, truth, precision)
+    contents = replace(gather(run, rows), truth=section)
     if as_json:
-        show(json_line(report_to_json(replace(gather(run, rows), truth=section))))
+        show(json_line(report_to_json(contents)))
         return
-    from batchzs.report.files import page_path, write_page
     from batchzs.report.page import render
 
-    path = page_path(run.paths, target)  # what is wrong with it is known before the long part
-    write_page(run.paths, path, render(replace(gather(run, rows), truth=section)))
+    write_page(run.paths, path, render(contents))
     show(escaped(str(path)))
 
 

@@ -60,6 +60,7 @@ def score(workshop: Workshop, job: Path, texts: Sequence[str | None], *overrides
     return pl.read_parquet(paths[1], glob=False)
 
 
+@pytest.mark.slow
 def test_scores_are_a_runs_bit_for_bit(workshop: Workshop) -> None:
     """In fp32, without a run there, with the same texts in one call: every column is the run's; nothing is written."""
     news = pl.read_parquet(SAMPLES / "news.parquet").head(120)

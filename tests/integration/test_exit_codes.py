@@ -149,7 +149,12 @@ def test_a_wrong_model(standard: Workshop, fault: str) -> None:
 
 @pytest.mark.parametrize(
     ("device", "variables"),
-    [("auto", {"CUDA_VISIBLE_DEVICES": "0"}), ("auto", {"SLURM_JOB_GPUS": "2"}), ("cuda", {}), ("cuda:1", {})],
+    [
+        ("auto", {"SLURM_JOB_GPUS": "2"}),
+        pytest.param("auto", {"CUDA_VISIBLE_DEVICES": "0"}, marks=pytest.mark.slow),
+        pytest.param("cuda", {}, marks=pytest.mark.slow),
+        pytest.param("cuda:1", {}, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_a_gpu_that_cannot_be_used(standard: Workshop, device: str, variables: dict[str, str]) -> None:
@@ -163,6 +168,7 @@ def test_a_gpu_that_cannot_be_used(standard: Workshop, device: str, variables: d
     assert standard.shards() == {}
 
 
+@pytest.mark.slow
 def test_weights_without_a_classifier(standard: Workshop) -> None:
     """A checkpoint whose head is missing is refused: random numbers would look like answers (case Z13)."""
     import torch

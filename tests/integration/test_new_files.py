@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -40,19 +41,34 @@ def grow(workshop: Workshop, *options: str, code: int = 0, crash: str | None = N
     return result
 
 
-def equals_a_fresh_run(workshop: Workshop) -> None:
-    """See that every row is what a run over all files at once gives, and that nothing is found wrong."""
-    output = workshop.folder / "fresh"
-    result = workshop.run("run", workshop.standard_job, "--set", f"output.path={output}")
-    assert result.code == 0, result.stderr
-    assert workshop.table().sort(POSITION).equals(workshop.table(output).sort(POSITION))
-    shutil.rmtree(output)
-    verified = workshop.run("verify", workshop.output)
-    assert verified.code == 0, verified.stdout
-    assert (workshop.output / "_SUCCESS").exists()
+@pytest.fixture(scope="module")
+def fresh_tables() -> dict[str, pl.DataFrame]:
+    """What runs over all files at once gave, by these files' digest: most tests here end with the same files."""
+    return {}
 
 
-def test_new_files_are_scored_and_nothing_else(done: Workshop) -> None:
+@pytest.fixture
+def equals_a_fresh_run(fresh_tables: dict[str, pl.DataFrame]) -> Callable[[Workshop], None]:
+    """A check that every row is what a run over all files at once gives, and that nothing is found wrong."""
+
+    def check(workshop: Workshop) -> None:
+        files = sorted(path for path in workshop.input.rglob("*") if path.is_file())
+        content = b"".join(bytes(path.relative_to(workshop.input)) + b"\0" + path.read_bytes() for path in files)
+        digest = hashlib.sha256(content).hexdigest()
+        if digest not in fresh_tables:
+            output = workshop.folder / "fresh"
+            result = workshop.run("run", workshop.standard_job, "--set", f"output.path={output}")
+            assert result.code == 0, result.stderr
+            fresh_tables[digest] = workshop.table(output).sort(POSITION)
+            shutil.rmtree(output)
+        assert workshop.table().sort(POSITION).equals(fresh_tables[digest])
+        assert workshop.findings() == []
+        assert (workshop.output / "_SUCCESS").exists()
+
+    return check
+
+
+def test_new_files_are_scored_and_nothing_else(done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]) -> None:
     """Behind the old rows, in shards of their own; old shards keep their bytes and times; three generations."""
     before, moments = done.shards(), done.moments()
     add(done, NEW)
@@ -77,7 +93,9 @@ def test_new_files_are_scored_and_nothing_else(done: Workshop) -> None:
 
 
 @pytest.mark.slow
-def test_without_new_files_it_is_an_ordinary_run(standard: Workshop) -> None:
+def test_without_new_files_it_is_an_ordinary_run(
+    standard: Workshop, equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """On a fresh output, on a half finished one, and on a finished one, where there is nothing to do."""
     grow(standard, crash="shard-published:3", code=-signal.SIGKILL)
     assert "going on: 3 of 8 shards" in grow(standard).stderr
@@ -146,7 +164,9 @@ def test_a_new_file_that_cannot_be_read_is_refused_and_leaves_the_output_as_it_i
         assert (done.output / "_SUCCESS").exists()
 
 
-def test_files_without_rows_are_known_and_cost_nothing(done: Workshop) -> None:
+def test_files_without_rows_are_known_and_cost_nothing(
+    done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """A day without news: no shard, the output is complete, and the file is not new again."""
     before = done.shards()
     add(done, {"part-3.csv": 0})
@@ -170,7 +190,9 @@ def test_files_without_rows_are_known_and_cost_nothing(done: Workshop) -> None:
         "run-finished",
     ],
 )
-def test_killed_anywhere(done: Workshop, crash: str, options: tuple[str, ...]) -> None:
+def test_killed_anywhere(
+    done: Workshop, crash: str, options: tuple[str, ...], equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """The same command goes on, and so does the plain one once the generation is settled."""
     before = done.shards()
     add(done, NEW)
@@ -190,7 +212,9 @@ def test_killed_anywhere(done: Workshop, crash: str, options: tuple[str, ...]) -
 
 
 @pytest.mark.slow
-def test_new_files_beside_an_unfinished_generation(done: Workshop) -> None:
+def test_new_files_beside_an_unfinished_generation(
+    done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """A whole run is alone: it takes in what has come since and does all of it."""
     add(done, NEW)
     grow(done, crash="shard-published", code=-signal.SIGKILL)
@@ -239,7 +263,7 @@ def test_bad_lists_the_rows_of_every_generation(done: Workshop) -> None:
 
 
 @pytest.mark.slow
-def test_state_that_was_damaged(done: Workshop) -> None:
+def test_state_that_was_damaged(done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]) -> None:
     """Lost first records are made again though there are generations; a lost generation is settled again."""
     add(done, NEW)
     grow(done)
@@ -263,7 +287,9 @@ def test_state_that_was_damaged(done: Workshop) -> None:
 
 
 @pytest.mark.slow
-def test_beginning_anew_takes_everything_at_once(done: Workshop) -> None:
+def test_beginning_anew_takes_everything_at_once(
+    done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """`--restart` removes generations with the rest."""
     add(done, NEW)
     grow(done)
@@ -294,7 +320,7 @@ def start_task(workshop: Workshop, task: str, extra: dict[str, str] | None = Non
 
 
 @pytest.mark.slow
-def test_tasks_at_once(done: Workshop) -> None:
+def test_tasks_at_once(done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]) -> None:
     """One of them settles the generation, all do their part of it, the last one ends the run."""
     add(done, NEW)
     ended = [one.end() for one in [start_task(done, f"{number}/3") for number in (1, 2, 3)]]
@@ -304,7 +330,9 @@ def test_tasks_at_once(done: Workshop) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_comes_between_two_tasks_waits(done: Workshop) -> None:
+def test_a_file_that_comes_between_two_tasks_waits(
+    done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """While a generation is under way every task does its part of that one, whatever arrives; then the next begins."""
     add(done, NEW)
     assert start_task(done, "1/2").end().code == 0
@@ -321,7 +349,9 @@ def test_a_file_that_comes_between_two_tasks_waits(done: Workshop) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("crash", ["generation-frozen", "generation-recorded", "shard-recorded"])
-def test_a_task_killed_around_a_generation(done: Workshop, crash: str) -> None:
+def test_a_task_killed_around_a_generation(
+    done: Workshop, crash: str, equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """The others settle it or take it over, and the task goes on when it is sent again."""
     add(done, NEW)
     assert start_task(done, "1/2", crash=crash).end().code == -signal.SIGKILL
@@ -338,7 +368,9 @@ def wait_until_paused(running: Running) -> None:
 
 
 @pytest.mark.slow
-def test_a_task_about_to_finish_when_another_takes_in_new_files(done: Workshop) -> None:
+def test_a_task_about_to_finish_when_another_takes_in_new_files(
+    done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """It knows nothing of them: it neither ends the run nor takes the other's shards for strangers."""
     (done.output / "scores/part-00000.parquet").unlink()
     slow = start_task(done, "1/2", pause="run-finished")
@@ -356,7 +388,9 @@ def test_a_task_about_to_finish_when_another_takes_in_new_files(done: Workshop) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["inputs-frozen", "inputs-stored"])
-def test_two_first_tasks_without_locks(standard: Workshop, point: str) -> None:
+def test_two_first_tasks_without_locks(
+    standard: Workshop, point: str, equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """Where locks do not work the first one's plan holds, also if a file came between the two; nobody overwrites it."""
     no_locks = {"GUARD_LOCKS": "1"}
     add(standard, {"part-12.csv": 30})
@@ -385,7 +419,9 @@ def test_two_first_tasks_without_locks(standard: Workshop, point: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("new", [{}, {"part-12.csv": 30}], ids=["same", "grown"])
-def test_two_first_tasks_without_locks_of_which_one_takes_over(standard: Workshop, new: dict[str, int]) -> None:
+def test_two_first_tasks_without_locks_of_which_one_takes_over(
+    standard: Workshop, new: dict[str, int], equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """The second one has the first one's settings and files, also one that came after it looked; each does its part."""
     extra = {"GUARD_LOCKS": "1"}
     slow = start_task(standard, "1/2", extra=extra, pause="inputs-stored")
@@ -400,7 +436,9 @@ def test_two_first_tasks_without_locks_of_which_one_takes_over(standard: Worksho
 
 
 @pytest.mark.slow
-def test_two_tasks_without_locks_settle_one_generation(done: Workshop) -> None:
+def test_two_tasks_without_locks_settle_one_generation(
+    done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]
+) -> None:
     """The first one's stays, whatever files the second one saw."""
     extra = {"GUARD_LOCKS": "1"}
     add(done, NEW)

@@ -29,7 +29,7 @@ def test_a_page_of_a_real_run(done: Workshop) -> None:
     assert "These scores are made up" in page  # the stand-in's
     assert done.moments() == before
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~_umask()
-    assert done.run("verify", done.output).code == 0
+    assert done.findings() == []
     # Beginning anew removes it: it would be about another run's results.
     assert done.run("run", done.standard_job, "--restart").code == 0
     assert not path.exists()

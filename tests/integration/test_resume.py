@@ -33,6 +33,7 @@ CRASHES = (
 )
 
 
+@pytest.mark.slow
 def test_killed_at_every_point(standard: Workshop, finished: Finished) -> None:
     """Killed wherever it hurts, time and again, a run publishes whole shards only and ends like an undisturbed one."""
     num_published = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def test_a_run_that_goes_on_that_died_and_that_is_done(standard: Workshop) -> None:
     """Running with its process, then not running, then finished; by the job and by the output, and in JSON."""
-    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 1.0})
+    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "pause": "shard-published:2"})
     running.wait_until(lambda: len(standard.shards()) >= 2)
     nothing_heavy = {"GUARD_FORBIDS": "torch polars pyarrow numpy"}
     status = standard.run("status", standard.standard_job, hook=None, extra=nothing_heavy)

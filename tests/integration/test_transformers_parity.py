@@ -59,7 +59,8 @@ def _quiet_pipeline() -> Iterator[None]:
     transformers_logging.set_verbosity(before)
 
 
-@pytest.mark.parametrize("multi_label", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("multi_label", [False, True])
 def test_scores_equal_the_pipelines(checkpoint: Path, texts: list[str], tmp_path: Path, *, multi_label: bool) -> None:
     """Every score agrees within 1e-5, and every clear best label."""
     pl.DataFrame({"text": texts}).write_parquet(tmp_path / "texts.parquet")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from batchzs.counted import counted
 from batchzs.output import METADATA_KEY, write_shard
 
 if TYPE_CHECKING:
@@ -169,14 +170,22 @@ DAMAGE: dict[str, tuple[Callable[[Workshop], object], list[str]]] = {
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damage_is_found_and_named(done: Workshop, kind: str) -> None:
-    """Each kind of damage ends with code 9 and a line that says which file, row and column."""
+    """Each kind of damage gives a finding that says which file, row and column."""
     damage, expected = DAMAGE[kind]
     damage(done)
-    result = done.run("verify", done.output)
-    assert result.code == 9, result.stderr
+    found = "\n".join(done.findings())
     for text in expected:
-        assert text in result.stdout
-    assert ": these results are not what the run wrote" in result.stderr
+        assert text in found
+
+
+def test_a_finding_is_shown_and_ends_with_its_code(done: Workshop) -> None:
+    """A line on standard output for each, code 9, and the number of them in the last message."""
+    DAMAGE["two rows"][0](done)
+    result = done.run("verify", done.output)
+    assert result.code == 9
+    findings = done.findings()
+    assert result.stdout.splitlines()[: len(findings)] == findings
+    assert f"{counted(len(findings), 'finding')}: these results are not what the run wrote" in result.stderr
 
 
 def test_an_undamaged_output_passes_and_nothing_is_written(done: Workshop) -> None:
@@ -300,12 +309,13 @@ def test_scores_that_no_checksum_betrays_are_found_by_scoring_again(by_model: Wo
         return table
 
     rewrite(by_model, 1, shift)
-    assert by_model.run("verify", by_model.output, hook=None).code == 0
+    assert by_model.findings() == []
     result = by_model.run("verify", by_model.output, "--rescore", "1000", extra=UNGUARDED, hook=None)
     assert result.code == 9
     assert "scores/part-00001.parquet: row " in result.stdout
     assert "further apart than 0.0001, which rounding in fp32 explains" in result.stdout
     assert "76 rows scored again in fp32" in result.stdout
+    assert ", 2 labels flipped" in result.stdout  # the other rows agree
 
 
 def test_scoring_again_needs_the_same_model_and_input(by_model: Workshop, tmp_path: Path) -> None:
