@@ -75,6 +75,7 @@ def test_a_killed_run_goes_on_and_stands_up_to_scoring_again(workshop: Workshop)
     assert workshop.shards() == resumed
 
 
+@pytest.mark.slow
 def test_an_unfit_checkpoint_ends_with_code_4(workshop: Workshop) -> None:
     """One line that says what to do, before anything is scored."""
     job = write_job(workshop, "electra")
