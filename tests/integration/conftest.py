@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -25,7 +26,6 @@ from batchzs.verify.output import verify_run
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 #: Far beyond what anything here takes: a test that meets it found a process that hangs.
 TIMEOUT_S = 120
@@ -165,6 +165,11 @@ class Running:
             assert not self.has_ended, self.stderr
             assert time.monotonic() < deadline_s, self.stderr
             time.sleep(0.01)
+
+    def wait_until_paused(self) -> None:
+        """Wait until it has stopped itself, as the hook's `pause` has it do."""
+        status = Path(f"/proc/{self.process_id}/stat")
+        self.wait_until(lambda: status.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T")
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""

@@ -86,13 +86,14 @@ def test_a_cron_job(standard: Workshop, finished: Finished) -> None:
 
 def test_a_cron_job_that_overlaps(standard: Workshop, finished: Finished) -> None:
     """The second run leaves with 7 and one line, and nothing of it stands in the first one's log."""
-    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 3})
-    running.wait_until(lambda: "scoring in" in running.stderr)
+    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "pause": "shard-published"})
+    running.wait_until_paused()
     second = standard.run("run", standard.standard_job, extra={"LC_ALL": "C"})
     assert second.code == 7, second.stderr
     assert re.fullmatch(r"[0-9-]{10} [0-9:]{8} error: .* another run holds this output \(.*\)\n", second.stderr)
     assert second.stdout == ""
     running.send(signal.SIGTERM)
+    running.send(signal.SIGCONT)
     assert running.end().code == 75
     assert "another run" not in (standard.state / "run.log").read_text(encoding="utf-8")
     assert standard.run("run", standard.standard_job).code == 0

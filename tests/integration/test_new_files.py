@@ -361,12 +361,6 @@ def test_a_task_killed_around_a_generation(
     equals_a_fresh_run(done)
 
 
-def wait_until_paused(running: Running) -> None:
-    """Wait until a process has stopped itself."""
-    status = Path(f"/proc/{running.process_id}/stat")
-    running.wait_until(lambda: status.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T")
-
-
 @pytest.mark.slow
 def test_a_task_about_to_finish_when_another_takes_in_new_files(
     done: Workshop, equals_a_fresh_run: Callable[[Workshop], None]
@@ -374,7 +368,7 @@ def test_a_task_about_to_finish_when_another_takes_in_new_files(
     """It knows nothing of them: it neither ends the run nor takes the other's shards for strangers."""
     (done.output / "scores/part-00000.parquet").unlink()
     slow = start_task(done, "1/2", pause="run-finished")
-    wait_until_paused(slow)
+    slow.wait_until_paused()
     add(done, NEW)
     assert start_task(done, "1/3").end().code == 0
     slow.send(signal.SIGCONT)
@@ -399,7 +393,7 @@ def test_two_first_tasks_without_locks(
         hook={"stand_in": True, "pause": point},
         extra=no_locks,
     )
-    wait_until_paused(slow)
+    slow.wait_until_paused()
     (standard.input / "part-12.csv").rename(standard.folder / "part-12.csv")
     first = start_task(standard, "2/2", extra=no_locks).end()
     assert first.code == 0, first.stderr
@@ -425,7 +419,7 @@ def test_two_first_tasks_without_locks_of_which_one_takes_over(
     """The second one has the first one's settings and files, also one that came after it looked; each does its part."""
     extra = {"GUARD_LOCKS": "1"}
     slow = start_task(standard, "1/2", extra=extra, pause="inputs-stored")
-    wait_until_paused(slow)
+    slow.wait_until_paused()
     add(standard, new)
     assert start_task(standard, "2/2", extra=extra).end().code == 0
     slow.send(signal.SIGCONT)
@@ -443,7 +437,7 @@ def test_two_tasks_without_locks_settle_one_generation(
     extra = {"GUARD_LOCKS": "1"}
     add(done, NEW)
     slow = start_task(done, "1/2", extra=extra, pause="generation-frozen")
-    wait_until_paused(slow)
+    slow.wait_until_paused()
     add(done, {"part-12.csv": 30})
     assert "generation 2: 4 new files" in start_task(done, "2/2", extra=extra).end().stderr
     slow.send(signal.SIGCONT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -312,13 +313,18 @@ def test_lists_and_globs_and_a_shard_over_many_files(workshop: Workshop) -> None
 
 @pytest.mark.slow
 def test_any_tool_opens_the_output_while_it_grows(standard: Workshop, finished: Finished) -> None:
-    """Polars, DuckDB, pandas and pyarrow open `scores/` in the middle of a run and at its end (no file is half one)."""
-    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "delay_s": 0.3})
-    running.wait_until(lambda: len(standard.shards()) >= 2)
+    """Polars, DuckDB, pandas and pyarrow open `scores/` in the middle of a run and at its end (no file is half one).
+
+    In the middle the fourth shard's bytes lie under their temporary name already.
+    """
+    running = standard.start("run", standard.standard_job, hook={"stand_in": True, "pause": "shard-written:4"})
+    running.wait_until(lambda: any((standard.state / "tmp").glob("part-00003.parquet.*")))
     counts = count_rows(standard.output / "scores")
     assert not running.has_ended
     assert not (standard.output / "_SUCCESS").exists()
-    assert all(count % standard.shard_rows == 0 and 40 <= count < standard.num_rows for count in counts)
+    assert counts == [3 * standard.shard_rows] * 4
+    running.wait_until_paused()
+    running.send(signal.SIGCONT)
     assert running.end().code == 0
     assert count_rows(standard.output / "scores") == [standard.num_rows] * 4
     assert standard.is_like(finished)
