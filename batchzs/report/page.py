@@ -57,7 +57,6 @@ def render(report: Report) -> str:
     counted, run = report.aggregates, report.run
     open_figures, folded_figures, num_more = sections.small_figures(counted)
     style = resources.files("batchzs.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
-    style = resources.files("batchzs.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
     lengths, speed = sections.length_figure(counted), sections.speed_figure(report)
     return environment.get_template("report.html").render(
         report=report,
