@@ -32,7 +32,7 @@ from batchzs.prepare import prepare_run
 from batchzs.records import ShardRecord, count_quarantined, write_record
 from batchzs.resources import adopt, load_pair_model, place, place_workers, release_device_memory
 from batchzs.resume import complete_shards, describe_indices, num_later_shards, sweep_temporary_files
-from batchzs.space import compare_space, estimated_bytes
+from batchzs.space import carried_bytes, compare_space, estimated_bytes
 from batchzs.summary import summarise
 
 if TYPE_CHECKING:
@@ -309,9 +309,8 @@ def _warn_of_one_label(job: JobConfig) -> None:
 
 def _compare_space(run: PreparedRun, missing: Sequence[Shard]) -> None:
     num_rows = sum(shard.num_rows for shard in missing)
-    input_bytes = sum(file.found.size_bytes for file in run.inputs.files)
-    share = num_rows / max(run.inputs.num_rows, 1)
-    compare_space(run.paths.output, estimated_bytes(run.job, num_rows, round(input_bytes * share)))
+    carried = carried_bytes(run.job, run.inputs.files) * num_rows / max(run.inputs.num_rows, 1)
+    compare_space(run.paths.output, estimated_bytes(run.job, num_rows, round(carried)))
 
 
 def _say_what_is_done(

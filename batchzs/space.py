@@ -1,7 +1,7 @@
 """How much disk a run will take, said before it starts: finding out at four in the morning is late.
 
 An estimate. What batchzs adds is counted as if nothing compressed, which floats hardly do; carried columns are taken to
-need as much again as the input files that they come from.
+need as much again as they take in Parquet files, or as text files take as a whole.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from batchzs.logs import fields
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from batchzs.inputs.rows import InputFile
     from batchzs.job import JobConfig
 
 logger = logging.getLogger(__name__)
@@ -24,15 +26,17 @@ _BYTES_PER_ROW = 24
 _BYTES_PER_FLOAT = 4
 #: A label's place in the dictionary and its score, in a list of the top N.
 _BYTES_PER_TOP_LABEL = 8
+#: Parquet files whose footers are read: of ten thousand small ones, enough to tell.
+_FOOTERS = 100
 
 
-def estimated_bytes(job: JobConfig, num_rows: int, input_bytes: int) -> int:
+def estimated_bytes(job: JobConfig, num_rows: int, carried: int) -> int:
     """Estimate what so many rows of output take on disk, with the journal of one shard.
 
     Args:
         job: says which columns there are.
         num_rows: rows that are still to be written.
-        input_bytes: the size of the input that these rows come from.
+        carried: what their carried columns take, as `carried_bytes` says.
     """
     num_labels = len(job.labels)
     per_row = _BYTES_PER_ROW
@@ -44,7 +48,45 @@ def estimated_bytes(job: JobConfig, num_rows: int, input_bytes: int) -> int:
     if job.resolved_logits:
         per_row += logits_bytes
     journal_bytes = min(num_rows, job.resolved_shard_rows) * logits_bytes
-    return num_rows * per_row + journal_bytes + (input_bytes if job.input.keep else 0)
+    return num_rows * per_row + journal_bytes + carried
+
+
+def carried_bytes(job: JobConfig, files: Sequence[InputFile]) -> int:
+    """Estimate what the carried columns of whole files take: by Parquet's footers, or as much as a text file.
+
+    Args:
+        job: says which columns are carried.
+        files: the input, as a first pass found it. Of many, some are looked at and stand for all.
+    """
+    keep = job.input.keep
+    if not keep:
+        return 0
+    total = sum(file.found.size_bytes for file in files)
+    if keep == "all" or any(file.found.format != "parquet" for file in files):
+        return total
+    some = files[:: -(-len(files) // _FOOTERS) or 1]
+    looked_at = sum(file.found.size_bytes for file in some)
+    return round(total * sum(_columns_bytes(file.found.path, set(keep)) for file in some) / max(looked_at, 1))
+
+
+def _columns_bytes(path: Path, names: set[str]) -> int:
+    """What columns take in a Parquet file, compressed, with all that is nested in them.
+
+    Where its footer cannot be read any more, the whole file: an estimate stops no run.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(path)
+    except (OSError, ValueError):
+        return path.stat().st_size if path.exists() else 0
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    return sum(
+        one.total_compressed_size
+        for one in columns
+        if one.path_in_schema in names or one.path_in_schema.partition(".")[0] in names
+    )
 
 
 def compare_space(folder: Path, needed_bytes: int) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchzs.errors import UsageError
+from batchzs.estimate.memory import Workload, memory_bytes
 from batchzs.estimate.row_sample import sample_runs
 from batchzs.estimate.suspects import has_chinese
 from batchzs.estimate.text_survey import TextSurveyor
@@ -22,6 +23,7 @@ from batchzs.inputs.discovery import find_files
 from batchzs.inputs.freeze import freeze_inputs
 from batchzs.inputs.read import read_rows
 from batchzs.inputs.rows import InputSet
+from batchzs.models.checkpoint import EncoderConfig
 from batchzs.models.opening import OpenedModel, open_undigested
 from batchzs.paths import RunPaths
 from batchzs.plan import plan_shards
@@ -32,8 +34,8 @@ from batchzs.prepare import (
     refuse_taken_names,
 )
 from batchzs.records import MAX_SHARDS
-from batchzs.resources import MAX_BATCH_TOKENS
-from batchzs.space import estimated_bytes
+from batchzs.resources import max_batch_tokens, num_workers
+from batchzs.space import carried_bytes, estimated_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,15 +65,8 @@ _LONG_HYPOTHESIS_TOKENS = 40
 _MUCH_TRUNCATED = 0.05
 _USUAL_MAX_LENGTH = 512
 _MUCH_UNKNOWN = 0.02
-#: What Python, torch, Polars and the rest take beside weights and texts, kernels and activations of batches included;
-#: what a pair of a shard takes: its place in the plan (text, label, length, twice while it is sorted), its logits and
-#: its scores; and a row beside its text: token ids, carried columns, columns to be written. Measured on runs of the
-#: sample model and of a base-size one, of 200 to 200,000 rows.
-_LIBRARIES_BYTES = 0.75e9
-_BYTES_PER_PAIR = 72
-_BYTES_PER_ROW = 1_200
-#: Shards in memory at once: one is scored while the next is read and the last is written, which hold less.
-_SHARDS_AT_ONCE = 2
+#: What a base-size network holds of each token, where config.json says it in other words.
+_USUAL_NUMBERS_PER_TOKEN = 4 * 768 + 3072
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +185,7 @@ def estimate_job(planned: PlannedJob, *, exact: bool = False) -> Estimate:
     room = job.engine.max_length - special - max(one.num_tokens for one in hypotheses)
     num_truncated = survey.num_longer(room)
     scale = num_selected / max(survey.num_read, 1)
+    work = _work(job, survey.scored_by_length * scale, [one.num_tokens for one in hypotheses], special)
     return Estimate(
         job=job,
         inputs=planned.inputs,
@@ -197,9 +193,9 @@ def estimate_job(planned: PlannedJob, *, exact: bool = False) -> Estimate:
         survey=survey,
         hypotheses=hypotheses,
         num_truncated=num_truncated,
-        work=_work(job, survey.scored_by_length * scale, [one.num_tokens for one in hypotheses], special),
+        work=work,
         disk=_disk(planned, num_selected),
-        memory_bytes=_memory_bytes(planned, survey),
+        memory_bytes=_memory_bytes(planned, survey, work),
         warnings=(*_warnings_of_labels(job, hypotheses), *_warnings_of_texts(job, survey, num_truncated)),
     )
 
@@ -261,8 +257,8 @@ def _work(job: JobConfig, by_length: np.ndarray, hypothesis_tokens: Sequence[int
         pair_lengths = np.minimum(lengths, job.engine.max_length - num_special - size) + size + num_special
         num_tokens += num_alike * float((counts * pair_lengths).sum())
         for kind in kinds:
-            budget = MAX_BATCH_TOKENS[kind] if job.engine.max_batch_tokens == "auto" else job.engine.max_batch_tokens
-            num_batches[kind] += num_alike * float((counts / np.maximum(1, budget // pair_lengths)).sum())
+            in_batch = np.maximum(1, max_batch_tokens(job, kind) // pair_lengths)
+            num_batches[kind] += num_alike * float((counts / in_batch).sum())
     return Work(
         num_pairs=round(float(counts.sum())) * num_labels,
         num_tokens=round(num_tokens),
@@ -275,16 +271,35 @@ def _disk(planned: PlannedJob, num_selected: int) -> Disk:
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     share = num_selected / max(planned.inputs.num_rows, 1)
-    input_bytes = round(share * sum(file.found.size_bytes for file in planned.inputs.files))
-    return Disk(estimated_bytes(planned.job, num_selected, input_bytes), shutil.disk_usage(folder).free, folder)
+    carried = round(share * carried_bytes(planned.job, planned.inputs.files))
+    return Disk(estimated_bytes(planned.job, num_selected, carried), shutil.disk_usage(folder).free, folder)
 
 
-def _memory_bytes(planned: PlannedJob, survey: TextSurvey) -> int:
-    """Estimate a run's memory on a CPU, roughly: libraries, weights twice, and the shards under way."""
-    weights_bytes = sum(path.stat().st_size for path in planned.opened.checkpoint.weights_paths if path.is_file())
-    num_rows = max(shard.num_rows for shard in planned.shards)
-    shard_bytes = num_rows * (_BYTES_PER_ROW + 2 * survey.mean_text_bytes + _BYTES_PER_PAIR * len(planned.job.labels))
-    return round(_LIBRARIES_BYTES + 2 * weights_bytes + _SHARDS_AT_ONCE * shard_bytes)
+def _memory_bytes(planned: PlannedJob, survey: TextSurvey, work: Work) -> int:
+    """Reckon a run's memory on a CPU."""
+    job, network = planned.job, planned.opened.checkpoint.network
+    numbers_per_token = _USUAL_NUMBERS_PER_TOKEN
+    if isinstance(network, EncoderConfig):
+        numbers_per_token = 4 * network.hidden_size + network.intermediate_size
+    workers, processes = num_workers(job, "cpu"), 1
+    if job.engine.device == "all":
+        workers, processes = 1, max(1, min(workers, len(planned.shards)))
+    return memory_bytes(
+        Workload(
+            weights_bytes=sum(
+                path.stat().st_size for path in planned.opened.checkpoint.weights_paths if path.is_file()
+            ),
+            numbers_per_token=numbers_per_token,
+            batch_tokens=max_batch_tokens(job, "cpu"),
+            num_batches=work.num_batches["cpu"],
+            num_workers=workers,
+            num_processes=processes,
+            shard_rows=max(shard.num_rows for shard in planned.shards),
+            num_shards=len(planned.shards),
+            text_bytes=survey.mean_text_bytes,
+            num_labels=len(job.labels),
+        )
+    )
 
 
 def _warnings_of_labels(job: JobConfig, hypotheses: Sequence[AskedHypothesis]) -> Iterator[str]:

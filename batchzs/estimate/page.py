@@ -226,7 +226,7 @@ def _work_lines(estimate: Estimate) -> Iterator[str]:
         f"about {format_bytes(disk.needed_bytes)} needed, {format_bytes(disk.free_bytes)} free in "
         f"{escaped(str(disk.folder))}{lacks}",
     )
-    yield from _entry("memory", f"about {format_bytes(estimate.memory_bytes)}, roughly")
+    yield from _entry("memory", f"about {format_bytes(estimate.memory_bytes)} on a CPU")
 
 
 def _time_lines(speed: Speed | None, times: Sequence[TaskTime]) -> Iterator[str]:

@@ -5,6 +5,7 @@ A picture is as wide as a phone and is scaled; what needs more room is drawn a s
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import altair as alt
@@ -16,6 +17,7 @@ from batchzs.report.drawing import (
     MUTED,
     NARROW,
     SMALL,
+    NamesRoom,
     data,
     linear,
     logarithmic,
@@ -53,7 +55,7 @@ def bar_list(rows: Sequence[tuple[str, int, str]]) -> str:
     )
     bars = base.mark_bar(color=BAR, height={"band": 0.72})
     figures = base.mark_text(align="left", dx=5, baseline="middle", color=MUTED).encode(text="figure:N")
-    return svg(alt.layer(bars, figures), NARROW, 24 * len(rows) + 8)
+    return svg(alt.layer(bars, figures), NARROW, 24 * len(rows) + 8, room=NamesRoom(room))
 
 
 def histogram(bins: Sequence[int], title: str) -> str:
@@ -129,12 +131,13 @@ def speed_chart(speed: Speed, backoffs_s: Sequence[float], width: int) -> str:
         }
         for place, rate in enumerate(speed.tokens_per_s)
     ]
-    axis = alt.Axis(
-        format=_clock(speed.step_s * len(speed.tokens_per_s)),
-        tickCount=4 if width == NARROW else 10,
-        labelOverlap=True,
-        labelBound=True,
-    )
+    span_s, num_ticks = speed.step_s * len(speed.tokens_per_s), 4 if width == NARROW else 10
+    axis = alt.Axis(format=_clock(span_s), tickCount=num_ticks, labelOverlap=True, labelBound=True)
+    if span_s <= 60:  # left alone, ticks of a few seconds are fractions of one, whose labels are alike
+        every_s = math.ceil(span_s / num_ticks)
+        axis["values"] = [
+            1000 * second for second in range(math.ceil(speed.start_s), math.ceil(speed.start_s + span_s), every_s)
+        ]
     bars = (
         alt.Chart(data(values))
         .mark_rect(color=BAR)

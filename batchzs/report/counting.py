@@ -6,7 +6,7 @@ whole output that takes gigabytes.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -28,6 +28,8 @@ LONG_TOKENS = 1 << 16
 
 _BAD_STATUSES = (BAD_RECORD, BAD_ENCODING, BAD_TYPE, NON_FINITE)
 _BROKEN = (*BROKEN, pl.exceptions.PolarsError)
+#: Rows alike in these are taken for the same text: a thousand copies of one would hide all others.
+_ALIKE = ["certainty", "score", "label", "num_tokens"]
 #: Rows that are counted at once: enough that starting costs nothing beside them.
 _ROWS_AT_ONCE = 1_000_000
 
@@ -42,7 +44,7 @@ class Counts:
     tokens: pl.DataFrame  # by num_tokens and truncated: len
     given: pl.DataFrame  # by label that a row got; where rows have several, each one's: len
     extremes: pl.DataFrame  # one row: longest, unlabelled
-    least_certain: pl.DataFrame  # the rows themselves, least certain first
+    least_certain: pl.DataFrame  # the rows themselves, least certain first; of those that are alike the first
     quarantined: pl.DataFrame  # the first rows of each kind, in order
 
 
@@ -94,6 +96,7 @@ def _counted(run: FinishedRun, shards: Sequence[Shard], num_shown: int) -> Count
     rows = scan_rows(run, shards)
     scored = rows.filter(pl.col("status") == "ok")
     has_several = run.job.multi_label
+    num_taken = 4 * max(num_shown, 1)
     given = scored.select(pl.col("labels").explode() if has_several else pl.col("label").alias("labels"))
     bad = [
         rows.filter(pl.col("status") == status)
@@ -113,10 +116,20 @@ def _counted(run: FinishedRun, shards: Sequence[Shard], num_shown: int) -> Count
             pl.col("num_tokens").max().alias("longest"),
             (pl.col("labels").list.len() == 0 if has_several else pl.col("label").is_null()).sum().alias("unlabelled"),
         ),
-        scored.filter(pl.col("certainty").is_not_null()).bottom_k(max(num_shown, 1), by=["certainty", "position"]),
+        _least_certain(scored, num_taken),
         pl.concat(bad),
     ]
-    return Counts(*pl.collect_all(queries, engine="streaming"))
+    counts = Counts(*pl.collect_all(queries, engine="streaming"))
+    # Where so many rows are alike that too few others are left, more of them are looked at.
+    found = counts.least_certain
+    while len(found) == num_taken and found.n_unique(_ALIKE) < num_shown:
+        num_taken *= 16
+        found = _least_certain(scored, num_taken).collect(engine="streaming")
+    return replace(counts, least_certain=found)
+
+
+def _least_certain(scored: pl.LazyFrame, num_rows: int) -> pl.LazyFrame:
+    return scored.filter(pl.col("certainty").is_not_null()).bottom_k(num_rows, by=["certainty", "position"])
 
 
 def _added(one: Counts, other: Counts, num_shown: int) -> Counts:
@@ -130,6 +143,8 @@ def _added(one: Counts, other: Counts, num_shown: int) -> Counts:
         tokens=tokens.group_by("num_tokens", "truncated").sum(),
         given=given.group_by("labels").sum(),
         extremes=extremes.select(pl.col("longest").max(), pl.col("unlabelled").sum()),
-        least_certain=least_certain.sort("certainty", "position").head(num_shown),
+        least_certain=least_certain.sort("certainty", "position")
+        .unique(_ALIKE, keep="first", maintain_order=True)
+        .head(num_shown),
         quarantined=quarantined.sort("position").filter(pl.int_range(pl.len()).over("status") < num_shown),
     )

@@ -8,6 +8,7 @@ one that shows. What a picture shows stands beside it as a table, so that it car
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import altair as alt
@@ -32,10 +33,36 @@ _FIGURE_ROOM = 34  # for "1.5M"
 _SIZE = re.compile(r'^<svg([^>]*?) width="[0-9.]+" height="[0-9.]+"')
 
 
+@dataclass(frozen=True, slots=True)
+class NamesRoom:
+    """What names beside a chart take, as it is reckoned here: what draws measures them with fonts of its own."""
+
+    left: float
+    top: float = 6.0
+
+
 def svg(
-    chart: alt.Chart | alt.LayerChart | alt.FacetChart, width: int, height: int, *, has_x_grid: bool = False
+    chart: alt.Chart | alt.LayerChart | alt.FacetChart,
+    width: int,
+    height: int,
+    *,
+    has_x_grid: bool = False,
+    room: NamesRoom | None = None,
 ) -> str:
-    """Draw a chart as large as it is said to be, whatever its axes take."""
+    """Draw a chart as large as it is said to be, whatever its axes take.
+
+    Args:
+        chart: the chart.
+        width: of the picture.
+        height: of the picture.
+        has_x_grid: whether lines go up from the axis below.
+        room: for names, where they are the chart's only axes; otherwise what the axes take is measured.
+    """
+    padding = {"left": 0.0, "right": 8.0, "top": 6.0, "bottom": 4.0}
+    autosize = alt.AutoSizeParams(type="fit", contains="padding")
+    if room is not None:
+        padding |= {"left": room.left, "top": room.top}
+        autosize = alt.AutoSizeParams(type="none", contains="padding")
     axis = {"labelFont": _FONT, "titleFont": _FONT, "labelColor": MUTED, "titleColor": MUTED}
     size = {"labelFontSize": FONT_SIZE - 1, "titleFontSize": FONT_SIZE - 1, "titleFontWeight": "normal"}
     lines = {"domainColor": LINE, "tickColor": LINE, "gridColor": LINE}
@@ -44,8 +71,8 @@ def svg(
             width=width,
             height=height,
             background="transparent",
-            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
-            padding={"left": 0, "right": 8, "top": 6, "bottom": 4},
+            autosize=autosize,
+            padding=padding,
         )
         .configure(aria=False)
         .configure_view(stroke=None)

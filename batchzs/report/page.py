@@ -59,7 +59,6 @@ def render(report: Report) -> str:
     aggregates, run = report.aggregates, report.run
     open_figures, folded_figures, num_more = sections.small_figures(aggregates)
     style = resources.files("batchzs.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
-    style = resources.files("batchzs.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
     lengths, speed = sections.length_figure(aggregates), sections.speed_figure(report)
     return environment.get_template("report.html").render(
         report=report,

@@ -149,9 +149,11 @@ def label_figure(report: Report) -> Figure:
     )
 
 
-def score_figure(counted: Aggregates) -> Figure:
+def score_figure(counted: Aggregates) -> Figure | None:
     """The best scores of all scored rows."""
     bins = counted.score_bins
+    if not any(bins):
+        return None
     sentence = _below_sentence(bins, (0.5, 0.9))
     return Figure(
         "Best score",
@@ -162,8 +164,10 @@ def score_figure(counted: Aggregates) -> Figure:
     )
 
 
-def certainty_figure(counted: Aggregates) -> Figure:
+def certainty_figure(counted: Aggregates) -> Figure | None:
     """How far rows are from being decided otherwise."""
+    if not any(counted.certainty_bins):
+        return None
     title, what, note = _CERTAINTY_WORDS[counted.certainty_kind]
     sentence = _below_sentence(counted.certainty_bins, (0.1, 0.5))
     return Figure(
@@ -176,10 +180,8 @@ def certainty_figure(counted: Aggregates) -> Figure:
 
 
 def _below_sentence(bins: Sequence[int], limits: Sequence[float]) -> str:
-    """How many rows lie low; the limits are edges of bins."""
+    """How many rows lie low; the limits are edges of bins, which are not all empty."""
     total = sum(bins)
-    if not total:
-        return "Nothing is scored yet."
     shares = [f"{share(sum(bins[: round(limit * len(bins))]), total)} lie below {limit:g}" for limit in limits]
     return f"Of the scored rows {' and '.join(shares)}."
 
@@ -238,9 +240,9 @@ def length_figure(counted: Aggregates) -> Figure | None:
 
 
 def speed_figure(report: Report) -> Figure | None:
-    """Tokens a second over time."""
+    """Tokens a second over time; None where there is one number alone, of a single shard say: a tile has it."""
     work = report.work
-    if work.speed is None:
+    if work.speed is None or (len(set(map(round, work.speed.tokens_per_s))) == 1 and not work.backoffs):
         return None
     speed = work.speed
     backoffs_s = [datetime.fromisoformat(one.finished_at).timestamp() for one in work.backoffs]

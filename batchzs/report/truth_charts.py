@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 
-from batchzs.report.drawing import BAR, NARROW, PALE, data, names_axis, svg
+from batchzs.report.drawing import BAR, NARROW, PALE, NamesRoom, data, names_axis, svg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def heat_map(names: Sequence[str], columns: Sequence[str], cells: Sequence[Seque
         for row, of_row in enumerate(cells)
         for column, cell in enumerate(of_row)
     ]
-    side, _ = names_axis(names, _MAX_NAME_EM)
+    side, side_room = names_axis(names, _MAX_NAME_EM)
     top, top_room = names_axis(columns, _MAX_NAME_EM)
     top["orient"], top["labelAngle"], top["labelPadding"] = "top", -90, 4
     chart = (
@@ -42,7 +42,7 @@ def heat_map(names: Sequence[str], columns: Sequence[str], cells: Sequence[Seque
             opacity=alt.Opacity("share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.06, 1])),
         )
     )
-    return svg(chart, NARROW, int(top_room + 22 * len(names)) + 10)
+    return svg(chart, NARROW, int(top_room + 22 * len(names)) + 10, room=NamesRoom(side_room, top_room))
 
 
 def calibration_chart(bins: Sequence[CalibrationBin]) -> str:

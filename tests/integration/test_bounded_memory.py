@@ -6,7 +6,6 @@ the engine scores once: tokenising three gigabytes would take a quarter of an ho
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import time
@@ -130,22 +129,3 @@ def test_three_gigabytes_in_less_than_one(workshop: Workshop, suffix: str, write
         f"\n3 GiB of {suffix}: {num_texts} rows, peak {peak:.0f} MiB, {time.monotonic() - started_s:.0f} s in all"
     )
     assert peak < LIMIT_MIB
-
-
-@pytest.mark.slow
-def test_what_plan_says_of_memory(workshop: Workshop) -> None:
-    """A run of the sample job takes what `plan` foretells, within two fifths."""
-    sample_data = Path(__file__).parent.parent.parent / "sample_data"
-    job = workshop.job(
-        input={"path": str(sample_data / "news.parquet")},
-        model={"path": str(sample_data / "model")},
-        labels=["文化", "体育", "娱乐", "财经", "家居", "汽车", "教育", "科技", "军事"],
-        output={"shard_rows": "auto"},
-        engine={"max_batch_tokens": "auto", "workers": 2},
-    )
-    options = ("--limit", "3000")
-    foretold = json.loads(workshop.run("plan", job, *options, "--json", hook=None).stdout)["memory_bytes"] / MIB
-    running = workshop.start("run", job, *options, hook=None)
-    peak = peak_mib(running)
-    assert running.end().code == 0
-    assert foretold / 1.4 < peak < foretold * 1.4

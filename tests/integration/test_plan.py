@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import sample_data.make_news
 from batchzs.display_width import display_width
 from tests.integration.conftest import BAD_ROWS, INPUT, LABELS, NUM_ROWS, NUM_SHARDS, SHARD_ROWS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.integration.conftest import Workshop
 
+SAMPLES = Path(sample_data.make_news.__file__).parent
 NO_WEIGHTS = {"GUARD_FORBIDS": "torch transformers modelscope", "GUARD_NETWORK": "1"}
 
 
@@ -110,3 +113,24 @@ def test_a_hub_model_that_is_not_on_disk_is_not_fetched(standard: Workshop) -> N
     ended = standard.run("plan", job, hook=None, extra={"GUARD_NETWORK": "1"})
     assert ended.code == 4
     assert "fetch" in ended.stderr
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_a_run(workshop: Workshop) -> None:
+    """What a run on the sample model holds at its peak is what was said, to two fifths."""
+    job = workshop.job(
+        input={"path": str(SAMPLES / "news.parquet"), "text": "text", "keep": ["id"]},
+        model={"path": str(SAMPLES / "model")},
+        engine={"workers": 2, "max_batch_tokens": "auto"},
+        output={"path": "记忆", "shard_rows": "auto"},
+    )
+    ended = workshop.run("plan", job, "--json", "--limit", "3000", hook=None)
+    assert ended.code == 0, ended.stderr
+    running = workshop.start("run", job, "--limit", "3000", hook=None)
+    peak = 0
+    while not running.has_ended:
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{running.process_id}/status").read_text())
+        peak = int(found[1]) * 1024 if found else peak
+        time.sleep(0.02)
+    assert running.end().code == 0
+    assert json.loads(ended.stdout)["memory_bytes"] == pytest.approx(peak, rel=0.4)

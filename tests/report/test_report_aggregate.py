@@ -141,7 +141,7 @@ def check(made: MadeOutput, bad: dict[int, tuple[str, str]]) -> None:
     for name in ("score_bins", "certainty_bins"):
         assert Counter({place: rows for place, rows in enumerate(getattr(found, name)) if rows}) == expected[name]
     assert found.num_unlabelled == expected["num_unlabelled"]
-    least = sorted(expected["certainties"].items(), key=lambda item: (item[1], item[0]))[:5]
+    least = sorted(expected["certainties"].items(), key=lambda item: (item[1], item[0]))[:5]  # no two are alike
     assert [row.source_row for row in found.least_certain] == [row for row, _ in least]
     assert [row.certainty for row in found.least_certain] == pytest.approx([value for _, value in least], abs=1e-7)
     assert sum(found.statuses.values()) == found.num_rows == len(made.texts)
@@ -177,6 +177,25 @@ def test_any_output(
         **shape,
     )
     check(made, {})
+
+
+@pytest.mark.parametrize("num_shown", [1, 2, 3, 20])
+@pytest.mark.parametrize("rows_at_once", [7, 1_000_000])
+def test_copies_of_a_text_do_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_shown: int, rows_at_once: int
+) -> None:
+    """Rows with the very same scores stand for one text: the first of them is shown, and then the next text."""
+    monkeypatch.setattr(counting, "_ROWS_AT_ONCE", rows_at_once)
+    copies = [[0.0, 0.1]] * 90 + [[0.0, 0.2]] * 90
+    made = make_output(
+        odd_folder(tmp_path),
+        ["甲"] * 180 + ["乙", "丙"],
+        logits=entailment(*copies, [0.3, 0], [0, 0.4]),
+        labels=["科技", "体育"],
+        shard_rows=50,
+    )
+    found = look(made, num_shown)
+    assert [row.source_row for row in found.least_certain] == [0, 90, 180, 181][:num_shown]
 
 
 def test_no_rows_and_no_shards(tmp_path: Path) -> None:
