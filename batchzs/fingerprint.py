@@ -106,7 +106,10 @@ def _both_shown(begun: JsonValue, now: JsonValue) -> str:
         keys = [key for key in sorted(begun.keys() | now.keys()) if begun.get(key) != now.get(key)]
         begun, now = ({key: value[key] for key in keys if key in value} for value in (begun, now))
     elif isinstance(begun, list) and isinstance(now, list) and len(_shown(begun)) > _SHOWN_CHARACTERS:
-        begun, now = [item for item in begun if item not in now], [item for item in now if item not in begun]
+        gone, new = [item for item in begun if item not in now], [item for item in now if item not in begun]
+        if not (gone and new):
+            return f"no longer {_shown(gone)}" if gone else f"now also {_shown(new)}" if new else "now in another order"
+        begun, now = gone, new
     return f"begun with {_shown(begun)}, now {_shown(now)}"
 
 

@@ -109,12 +109,13 @@ def compare_space(folder: Path, needed_bytes: int) -> None:
 def format_bytes(size_bytes: float) -> str:
     """Write a size for people.
 
-    >>> format_bytes(999), format_bytes(1_500_000), format_bytes(24e9)
-    ('1 kB', '1.5 MB', '24.0 GB')
+    >>> format_bytes(999), format_bytes(1_500_000), format_bytes(552.6e6), format_bytes(24e9)
+    ('1 kB', '1.5 MB', '553 MB', '24.0 GB')
     """
     if size_bytes < 1e6:
         return f"{max(1, round(size_bytes / 1e3))} kB"
     for unit, factor in (("MB", 1e6), ("GB", 1e9)):
-        if size_bytes < 1000 * factor:
-            return f"{size_bytes / factor:.1f} {unit}"
+        number = size_bytes / factor
+        if number < 999.5:
+            return f"{number:.{1 if number < 100 else 0}f} {unit}"
     return f"{size_bytes / 1e12:.1f} TB"

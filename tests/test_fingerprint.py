@@ -14,6 +14,8 @@ from batchzs.records import FingerprintRecord
 from tests.builders import make_job, model_record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic import JsonValue
 
 OUTPUT = Path("/结果 [1]/out")
@@ -176,3 +178,23 @@ def test_of_long_values_what_differs_is_shown() -> None:
     with pytest.raises(OtherJobError) as caught:
         refuse_other_job(fingerprint(labels=labels), fingerprint(labels=[*labels[:-1], "另一个"]), OUTPUT)
     assert '  labels: begun with ["标签99"], now ["另一个"]' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda labels: labels[::-1], "labels: now in another order"),
+        (lambda labels: labels[1:], 'labels: no longer ["标签0"]'),
+        (lambda labels: [*labels, "另一个"], 'labels: now also ["另一个"]'),
+    ],
+    ids=["turned", "less", "more"],
+)
+def test_of_long_lists_an_empty_difference_is_put_into_words(
+    change: Callable[[list[str]], list[str]], words: str
+) -> None:
+    """`now []` would read as if the job had none."""
+    labels = [f"标签{number}" for number in range(100)]
+    with pytest.raises(OtherJobError) as caught:
+        refuse_other_job(fingerprint(labels=labels), fingerprint(labels=change(labels)), OUTPUT)
+    assert f"  {words}" in str(caught.value)
+    assert "[]" not in str(caught.value)

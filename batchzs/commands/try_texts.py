@@ -189,5 +189,5 @@ def _describe(preview: Preview, selection: Selection) -> str:
 
 def _emphasise(text: str) -> str:
     """Bold, on a terminal whose user does not object."""
-    is_wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    is_wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return click.style(text, bold=True) if is_wanted else text

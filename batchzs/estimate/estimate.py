@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from batchzs.display_width import cut
 from batchzs.errors import UsageError
 from batchzs.estimate.memory import Workload, memory_bytes
 from batchzs.estimate.row_sample import sample_runs
@@ -62,6 +63,8 @@ MAX_TOKENISED_TEXTS = 150_000
 MAX_TOKENISED_CHARACTERS = 8_000_000
 #: Of a pair's tokens, what a hypothesis may take before it is worth a word.
 _LONG_HYPOTHESIS_TOKENS = 40
+#: Of a label in a warning: enough to know it by.
+_LABEL_COLUMNS = 24
 _MUCH_TRUNCATED = 0.05
 _USUAL_MAX_LENGTH = 512
 _MUCH_UNKNOWN = 0.02
@@ -310,10 +313,11 @@ def _warnings_of_labels(job: JobConfig, hypotheses: Sequence[AskedHypothesis]) -
     if job.template == "{}" and any(one.text == one.label for one in hypotheses):
         yield "template: the bare label is asked; a sentence around it, such as 这篇文章的标题是{}, usually does better"
     for one in hypotheses:
+        name = cut(one.label, _LABEL_COLUMNS)
         if one.num_unknown:
-            yield f"label {one.label}: {one.num_unknown} of its hypothesis's tokens are unknown to the model"
+            yield f"label {name}: {one.num_unknown} of its hypothesis's tokens are unknown to the model"
         if one.num_tokens > _LONG_HYPOTHESIS_TOKENS:
-            yield f"label {one.label}: its hypothesis has {one.num_tokens} tokens, which every text pays for"
+            yield f"label {name}: its hypothesis has {one.num_tokens} tokens, which every text pays for"
 
 
 def _warnings_of_texts(job: JobConfig, survey: TextSurvey, num_truncated: int) -> Iterator[str]:
