@@ -164,7 +164,8 @@ def test_running_out_of_memory_loses_and_repeats_no_pair(
     assert model.num_releases == len(result.counts.splits)
     for split in result.counts.splits:
         assert split.batch_tokens > limit
-        assert split.limit_tokens <= split.batch_tokens // 2
+        # Beside another worker, a batch may have begun before the other's failure, which has ruled its size out already.
+        assert split.limit_tokens <= (split.batch_tokens // 2 if workers == 1 else split.batch_tokens - 1)
 
 
 def test_a_split_is_recorded_and_logged_and_only_divides_the_planned_batch(caplog: pytest.LogCaptureFixture) -> None:
