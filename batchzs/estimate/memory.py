@@ -53,7 +53,7 @@ def memory_bytes(load: Workload) -> int:
 
     >>> small = Workload(4_000_000, 1024, 4096, 699, 2, 1, 6000, 1, 60.0, 9)
     >>> round(memory_bytes(small) / 1e6)
-    1070
+    1078
     """
     settled = 1 - math.exp(-load.num_batches / load.num_processes / _LEFT_BEHIND_BATCHES)
     batch_bytes = _BYTES_PER_NUMBER * load.numbers_per_token * load.batch_tokens
