@@ -164,7 +164,7 @@ def test_running_out_of_memory_loses_and_repeats_no_pair(
     assert model.num_releases == len(result.counts.splits)
     for split in result.counts.splits:
         assert split.batch_tokens > limit
-        # Beside another worker, a batch may have begun before the other's failure, which has ruled its size out already.
+        # Beside another worker a batch may have begun before the other's failure, which ruled its size out already.
         assert split.limit_tokens <= (split.batch_tokens // 2 if workers == 1 else split.batch_tokens - 1)
 
 
