@@ -185,8 +185,7 @@ def estimate_job(planned: PlannedJob, *, exact: bool = False) -> Estimate:
     survey = _survey(planned, unknown_id, expects_chinese=expects_chinese, exact=exact)
     num_selected = sum(shard.num_rows for shard in planned.shards)
     special = tokenizer.layout.num_special_tokens
-    room = job.engine.max_length - special - max(one.num_tokens for one in hypotheses)
-    num_truncated = survey.num_longer(room)
+    num_truncated = survey.num_longer(min(planned.opened.text_rooms(job)))
     scale = num_selected / max(survey.num_read, 1)
     work = _work(job, survey.scored_by_length * scale, [one.num_tokens for one in hypotheses], special)
     return Estimate(
