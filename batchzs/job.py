@@ -33,8 +33,8 @@ from batchzs.job_sections import (
     empty_if_none,
 )
 from batchzs.labels import checked_labels, template_fault
-from batchzs.located import Place, path_text
-from batchzs.yaml_lines import parse_yaml, read_utf8
+from batchzs.located import path_text
+from batchzs.yaml_lines import read_yaml
 
 #: Columns that batchzs adds, in the order in which they stand behind the carried ones.
 ADDED_COLUMNS = (
@@ -182,7 +182,7 @@ def load_dated_job(path: Path, overrides: Sequence[str], request: DateRequest) -
     Raises:
         UsageError: Something is wrong: all of it, one line each.
     """
-    job = parse_yaml(read_utf8(path), Place(path_text(path), path.absolute().parent, line=1))
+    job = read_yaml(path)
     if job.value is None:
         raise UsageError(f"{path_text(path)}: the file is empty; a job has at least input, labels, model and output")
     if not isinstance(job.value, dict):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from batchzs.errors import UsageError
 from batchzs.job_checks import apply_overrides
-from batchzs.located import Place, path_text
-from batchzs.yaml_lines import parse_yaml, read_utf8
+from batchzs.yaml_lines import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +28,7 @@ def placed(message: str, key: str, path: Path, overrides: Sequence[str]) -> str:
     if key not in message:
         message = f"{key}: {message}"
     try:
-        job = parse_yaml(read_utf8(path), Place(path_text(path), path.absolute().parent, line=1))
+        job = read_yaml(path)
         if isinstance(job.value, dict):
             apply_overrides(job, overrides)
     except UsageError:

@@ -92,6 +92,15 @@ def read_utf8(path: Path) -> str:
         raise UsageError(f"{shown_path}:{line}: not UTF-8: byte {raw[good]:#04x} at offset {good}; {hint}") from exc
 
 
+def read_yaml(path: Path) -> Located:
+    """Read a YAML file, whose places name it.
+
+    Raises:
+        UsageError: As `read_utf8` and `parse_yaml`.
+    """
+    return parse_yaml(read_utf8(path), Place(path_text(path), path.absolute().parent, line=1))
+
+
 def parse_yaml(text: str, place: Place) -> Located:
     """Parse one YAML document.
 
